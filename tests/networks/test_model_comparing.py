@@ -410,7 +410,7 @@ def test_a_file_that_is_the_same_is_said_to_be(tmp_path):
     found = compare_model(right, [ORT], against=other)
     assert found.verdict == "identical"
     assert [e.says for e in found.evidence] == [
-        "what the two files say is the same: every node and constant of one corresponds to the other's"
+        "the two files do not differ: every node and constant of one corresponds to the other's"
     ]
     with pytest.raises(ModelError, match="no other file of this network"):
         compare_model(right, [ORT], against=save(conv_clip(), tmp_path / "else.onnx"))

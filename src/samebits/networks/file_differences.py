@@ -485,7 +485,7 @@ def list_sentences(differences: Sequence[FileDifference]) -> list[str]:
     says = [_say_difference(text, [n for n in names if n]) for text, names in nodes.items()][:_MOST_DIFFERENCES]
     if len(nodes) > len(says):
         says.append(f"and {len(nodes) - len(says)} more kinds of differences of the two files")
-    return says or ["what the two files say is the same: every node and constant of one corresponds to the other's"]
+    return says or ["the two files do not differ: every node and constant of one corresponds to the other's"]
 
 
 def _say_difference(text: str, nodes: Sequence[str]) -> str:

@@ -61,10 +61,10 @@ def hint_file(path: str | Path, asked: str = "") -> str:
     text = str(path)
     for ends, (what, command, more) in _ASKED_OTHERWISE.items():
         if text.endswith(ends) and command != asked:
-            return f"; of {what} tells: samebits {command} {text}{more}"
+            return f"; {what} {'are' if more else 'is'} for samebits {command} {text}{more}"
     if text.endswith(".py") or ".py:" in text:
         named = text if ".py:" in text else f"{text}:FUNCTION"
-        return f"; of a network tells: samebits compare {named} (the function returns model and inputs)"
+        return f"; a network is for samebits compare {named} (the function returns model and inputs)"
     return ""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Iterator
@@ -108,7 +109,10 @@ def _parse_kind(token: _Token, text: str) -> tuple[Kind, Direction]:
         said = f"{token.text!r} is no kind of problem, and no model file that is there"
         raise ProblemTextError(f"{said}; files of arrays are for samebits explain", text, token.position)
     if kind not in KINDS:
-        raise ProblemTextError(f"unknown kind {kind!r}; one of {', '.join(KINDS)}", text, token.position)
+        known = (*KINDS, "attention", *ROW_KINDS)
+        close = difflib.get_close_matches(kind.lower().replace("_", ""), known, 1)
+        meant = f"; did you mean {close[0]}?" if close else ""
+        raise ProblemTextError(f"unknown kind {kind!r}{meant}; one of {', '.join(known)}", text, token.position)
     if dot and direction not in DIRECTIONS:
         raise ProblemTextError(
             f"unknown direction {direction!r}; grad_input or grad_weight", text, token.position + len(kind) + 1

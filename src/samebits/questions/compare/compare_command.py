@@ -99,7 +99,7 @@ def compare_command(
         bool,
         typer.Option(
             "--attribute/--quick",
-            "--attribute/--no-attribute",
+            " /--no-attribute",
             help="where results differ, find out how each engine adds and replay it; or say what is known without",
         ),
     ] = True,
@@ -119,7 +119,7 @@ def compare_command(
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> int:
-    """Run one convolution or product, or a whole network, on every engine and say which results are right.
+    """Run one problem (convolution, product, attention, norm ...), or a network, on every engine; say which are right.
 
     Each result is judged on exact integers, where any difference is a fault, and against the correctly rounded result;
     of a network each unit, on what it was really fed.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Collection, Iterator
+from pathlib import Path
 
 from samebits.display.charts import chart_branches, chart_units, name_anchor
 from samebits.display.document import (
@@ -60,7 +61,7 @@ def lay_out_model(found: ModelComparison) -> Document:
     ]
     return (
         Document(
-            found.model,
+            _name_subject(found),
             found.verdict,
             TONES[found.verdict],
             found.summary,
@@ -74,6 +75,12 @@ def lay_out_model(found: ModelComparison) -> Document:
         .stamped(found.made)
         .without_empty()
     )
+
+
+def _name_subject(found: ModelComparison) -> str:
+    """The network, and the other file that was compared with it, if any: either may be at fault."""
+    files = dict.fromkeys(Path(side.file).name for side in found.sides if side.file)
+    return f"{found.model} against {', '.join(files)}" if files else found.model
 
 
 def _draw_branches(found: ModelComparison) -> list[Block]:

@@ -60,9 +60,9 @@ def capture_operation(
     remarks: list[str] = []
     for n, (process, place, which) in enumerate(wanted):
         progress(f"running the {which} run again, up to {first.operation}", n / 2)
-        saved, same = _run_again(process, place, which, output)
+        saved, same, otherwise = _run_again(process, place, which, output)
         found.append(saved)
-        remarks.append(say_captured(which, same_as_recorded=same))
+        remarks.append(say_captured(which, same_as_recorded=same, otherwise=otherwise))
     one, other = found
     if one.problem != other.problem or not all(has_same_bits(one.operands[k], other.operands[k]) for k in one.operands):
         raise TraceError("run again, the runs did not come to the operation with the same inputs")
@@ -88,8 +88,8 @@ def _find_output(one: Operation, other: Operation) -> int:
     return next(i for i, (x, y) in enumerate(pairs) if x is not None and y is not None and x != y)
 
 
-def _run_again(process: Process, place: int, which: str, output: int) -> tuple[SavedProduct, bool]:
-    """The operation, and whether it had the recorded bits again."""
+def _run_again(process: Process, place: int, which: str, output: int) -> tuple[SavedProduct, bool, list[str]]:
+    """The operation, whether it had the recorded bits again, and which settings were others than ever recorded."""
     if not process.root or " #" in process.name:
         raise TraceError(f"process {process.name} of the {which} run cannot be started again by itself")
     with open_folder() as folder:
@@ -100,11 +100,19 @@ def _run_again(process: Process, place: int, which: str, output: int) -> tuple[S
         if not file.exists():
             raise TraceError(f"run again, the {which} run did not come to the operation{said}")
         saved = read_saved(file, output)
-        again = read_trace(trace).processes[process.name].operations
-        recorded = process.operations[place]
+        rerun = read_trace(trace).processes[process.name]
+        again, recorded = rerun.operations, process.operations[place]
         if len(again) <= place or again[place].what != recorded.what or again[place].inputs != recorded.inputs:
             raise TraceError(f"run again, the {which} run went another way before the operation")
-        return saved, again[place].outputs == recorded.outputs
+        return saved, again[place].outputs == recorded.outputs, _list_otherwise(process, rerun)
+
+
+def _list_otherwise(process: Process, rerun: Process) -> list[str]:
+    """Settings that a run had never and its repetition has, as "name: one, not another"."""
+    last = rerun.settings[-1] if rerun.settings else {}
+    known = {name: [s[name] for s in process.settings if name in s] for name in last}
+    return [f"{name} is {value}, not {known[name][-1]}" for name, value in last.items()
+            if known[name] and value not in known[name] and not name.startswith(_ENVIRONMENT)]  # fmt: skip
 
 
 def _restore_variables(process: Process) -> dict[str, str]:

@@ -13,6 +13,7 @@ from samebits.display.page_layout import Page, Remark, make_answer, open_console
 from samebits.display.visible_text import make_visible
 from samebits.questions.runs.diff_schema import RunDiff
 from samebits.questions.runs.run_sentences import say_next
+from samebits.questions.runs.setting_differences import SETS
 
 _MOST_SETTINGS = 12
 
@@ -30,11 +31,13 @@ def show_diff(found: RunDiff, console: Console | None = None, *, verbose: bool =
 
 def _list_remarks(found: RunDiff) -> Iterator[Remark]:
     yield from (Remark("what", e.says) for e in found.evidence)
-    for setting in found.settings[:_MOST_SETTINGS]:
+    # That sets of texts have an order of their own in each run says nothing yet: it stands with what to do.
+    settings = [s for s in found.settings if s.name != SETS]
+    for setting in settings[:_MOST_SETTINGS]:
         how = f"; {setting.set}" if setting.set else ""
         yield Remark("settings", f"{setting.name}: {setting.a} and {setting.b}{how}", rank=1)
-    if len(found.settings) > _MOST_SETTINGS:
-        yield Remark("settings", f"{len(found.settings) - _MOST_SETTINGS} more differ: --json lists them")
+    if len(settings) > _MOST_SETTINGS:
+        yield Remark("settings", f"{len(settings) - _MOST_SETTINGS} more differ: --json lists them")
     yield from (Remark("next", line) for line in say_next(found.first, found.settings, found.captured, found.drawn))
 
 

@@ -15,13 +15,14 @@ _REASONS = {
     "random state": "the random state is another one",
     "order of the data": "the data come in another order",
     "order within a batch": "the same samples stand in another order within the batch",
-    "data": "the data themselves are others",
+    "data": "other values come in from outside",
     "initial values": "what it starts from has other values",
     "arguments": "it is called with other arguments",
     "noted values": "what the script noted there has other values",
 }
 
 
+_FROM_OUTSIDE = "a generator made without a seed (numpy.random.default_rng()), files, the time"
 _SEED_LOADER = (
     "seed what draws the order: a loader by a seeded generator, DataLoader(...,"
     " generator=torch.Generator().manual_seed(N)); else numpy.random.default_rng(N) or random.seed(N)"
@@ -164,7 +165,8 @@ def say_next(
     if first.reason == "random state":
         return [_seed(first, known, drawn)]
     if first.reason == "data":
-        return [*alike, f"look where the data at {first.line or 'this line'} come from", *sets]
+        where = f"look where the values at {first.line or 'this line'} come from"
+        return [*alike, where if alike else f"{where}: {_FROM_OUTSIDE}", *sets]
     if first.reason == "arguments":
         seeds = _join_seeds(known)
         needs = f"; a number drawn for it needs a seed{seeds}" if seeds else ""
@@ -219,8 +221,14 @@ def say_command(which: str, command: str) -> str:
     return f"the {which} trace names this command: {command}"
 
 
-def say_captured(which: str, *, same_as_recorded: bool) -> str:
+def say_captured(which: str, *, same_as_recorded: bool, otherwise: Sequence[str] = ()) -> str:
     """How the operation came out when a run was repeated up to it."""
     if same_as_recorded:
         return f"captured: run again, the {which} run had the recorded bits"
+    if otherwise:
+        return (
+            f"captured: run again, the {which} run had other bits than recorded, and other settings:"
+            f" {'; '.join(otherwise[:_MOST_NAMED])}. Set what the script was given then, such as its own variables, and"
+            " capture again"
+        )
     return f"captured: run again, the {which} run had other bits than recorded: other runs or machines change them"
