@@ -101,23 +101,30 @@ def _split_tokens(text: str) -> Iterator[_Token]:
 
 def _parse_kind(token: _Token, text: str) -> tuple[Kind, Direction]:
     kind, dot, direction = token.text.partition(".")
-    if kind == "attention":
-        raise ProblemTextError("attention is for samebits seal, compare, explain and sweep", text, token.position)
-    if kind in ROW_KINDS:
-        raise ProblemTextError(f"{kind} is for samebits compare, explain and seal", text, token.position)
-    if kind not in KINDS and dot and direction not in DIRECTIONS:
-        said = f"{token.text!r} is no kind of problem, and no model file that is there"
-        raise ProblemTextError(f"{said}; files of arrays are for samebits explain", text, token.position)
     if kind not in KINDS:
-        known = (*KINDS, "attention", *ROW_KINDS)
-        close = difflib.get_close_matches(kind.lower().replace("_", ""), known, 1)
-        meant = f"; did you mean {close[0]}?" if close else ""
-        raise ProblemTextError(f"unknown kind {kind!r}{meant}; one of {', '.join(known)}", text, token.position)
+        raise ProblemTextError(_explain_kind(token.text), text, token.position)
     if dot and direction not in DIRECTIONS:
         raise ProblemTextError(
             f"unknown direction {direction!r}; grad_input or grad_weight", text, token.position + len(kind) + 1
         )
     return kind, cast(Direction, direction or "forward")
+
+
+def _explain_kind(word: str) -> str:
+    """Why a first word is no kind of convolution or product, and what it may be."""
+    kind, dot, direction = word.partition(".")
+    if kind == "attention":
+        return "attention is for samebits seal, compare, explain and sweep"
+    if kind in ROW_KINDS:
+        return f"{kind} is for samebits compare, explain and seal"
+    if dot and direction not in DIRECTIONS:
+        return (
+            f"{word!r} is no kind of problem, and no model file that is there; files of arrays are for samebits explain"
+        )
+    known = (*KINDS, "attention", *ROW_KINDS)
+    close = difflib.get_close_matches(kind.lower().replace("_", ""), known, 1)
+    meant = f"; did you mean {close[0]}?" if close else ""
+    return f"unknown kind {kind!r}{meant}; one of {', '.join(known)}"
 
 
 def _parse_values(tokens: list[_Token], keys: tuple[str, ...], rank: int, text: str) -> dict[str, Any]:

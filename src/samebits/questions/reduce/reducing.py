@@ -263,7 +263,23 @@ class _Reducer:
     progress: Progress
 
     def find(self, start: Problem, operands: Operands | None) -> _Found:
-        """Finds the fault, its smallest problem, its condition, what helps and a script, as far as time allows."""
+        """Finds the fault, its smallest problem, its condition, what helps and a script, as far as time allows.
+
+        Where nothing is wrong at the problem given, others of other sizes are asked.
+        """
+        found = self._find_at(start, operands)
+        if found.smaller is not None or operands is not None:
+            return found
+        found.right_nearby, other = self._look_nearby(start)
+        found.asked = self.asker.asked
+        if other is None:
+            return found
+        at_other = self._find_at(other, None)
+        at_other.start = start
+        at_other.evidence.insert(0, Evidence("structure", say_found_nearby(format_problem(other))))
+        return at_other
+
+    def _find_at(self, start: Problem, operands: Operands | None) -> _Found:
         identity = self.asker.runner.identify()
         check_memory(start, 2)
         announce_cost(start, 1, 0, self.progress)
@@ -279,13 +295,6 @@ class _Reducer:
             self.asker.ask_each(found.calls_each)
         if answer.fault is not None and calls.is_by_chance and found.calls_each == 1:
             self._write(found, found.data)
-        if answer.fault is None and not calls.is_by_chance and operands is None:
-            found.right_nearby, other = self._look_nearby(start)
-            if other is not None:
-                at_other = self.find(other, None)
-                at_other.start = start
-                at_other.evidence.insert(0, Evidence("structure", say_found_nearby(format_problem(other))))
-                return at_other
         if answer.fault is None or (calls.is_by_chance and found.calls_each == 1):
             found.asked = self.asker.asked
             return found
