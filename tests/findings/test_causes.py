@@ -24,6 +24,7 @@ EXPECTED = {
     "reduced-precision-operands": (LOSES, "downgrade"),
     "quantized-operands": (LOSES, "downgrade"),
     "narrow-intermediate": (LOSES, "downgrade"),
+    "cancellation": (("rounding", "downgrade"), "rounding"),
     "other-operands": (("rounding", "undecided", "wrong"), "rounding"),
     "nan-semantics": (DIFFERS, "wrong"),
     "fusion": (DIFFERS, "wrong"),

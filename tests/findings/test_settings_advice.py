@@ -85,6 +85,7 @@ def test_some_causes_have_no_setting():
         CauseCode.QUANTIZED_OPERANDS,
         CauseCode.OTHER_KEYS,
         CauseCode.SOFTMAX,
+        CauseCode.CANCELLATION,
     }
 
 
