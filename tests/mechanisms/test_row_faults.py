@@ -169,6 +169,39 @@ def test_a_variance_that_cancels_is_a_downgrade_and_running_means_are_not():
         assert ask(text, operands, way(moved, 1e-5)).verdict == "rounding"
 
 
+@pytest.mark.parametrize("offset", [20, 50, 100, 200, 500])
+def test_a_variance_that_cancels_a_little_is_never_another_function(offset):
+    """Where few rows are just beyond their bounds, many things lie near them."""
+    for seed in range(8):
+        x = (np.random.default_rng(seed).standard_normal((8, 64)) + offset).astype(F32)
+        side = ask("layernorm x=8x64", {"x": x}, by_hand.norm_in_one_pass(x, 1e-5))
+        assert side.verdict in ("rounding", "downgrade", "undecided"), (seed, side.says)
+        assert side.cause in (None, "cancellation")
+
+
+def test_one_lost_output_is_no_overflow_of_its_row():
+    x = (300 * RNG.standard_normal((1, 16))).astype(np.float16)
+    result = (x / np.sqrt((x.astype(F32) ** 2).mean(-1, keepdims=True) + 1e-5)).astype(np.float16)
+    result[0, 3] = np.inf
+    side = samebits.explain(problem="rmsnorm x=1x16 dtype=float16", x=x, mine=result).sides[0]
+    assert side.cause != "overflow"
+    scores = SCORES[:1].copy()
+    scores[0, 0] = 100
+    one = by_hand.softmax_plain(scores)
+    one[0, 5] = np.nan
+    assert ask("softmax x=1x100", {"x": scores}, one).cause != "overflow"
+
+
+def test_a_narrow_root_in_float64_is_no_cancellation():
+    x = RNG.standard_normal((8, 64))
+    root = np.sqrt(x.var(-1, keepdims=True) + 1e-5).astype(F32).astype(np.float64)
+    side = samebits.explain(
+        problem="layernorm x=8x64 dtype=float64", x=x, mine=(x - x.mean(-1, keepdims=True)) / root
+    ).sides[0]
+    assert side.verdict == "downgrade"
+    assert side.cause == "narrow-intermediate"
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_overflow_is_named_where_numbers_are_lost(dtype):
     scores = SCORES.astype(dtype).copy()
@@ -215,3 +248,22 @@ def test_hidden_scores_are_judged():
     assert ask("softmax x=8x100", {"x": hidden}, by_hand.softmax_plain(SCORES)).verdict == "wrong"
     with pytest.raises(samebits.SamebitsError, match="judged on numbers and -inf"):
         ask("softmax x=8x100", {"x": -hidden}, SCORES)
+
+
+def test_rows_without_a_number_are_not_judged_and_huge_ones_are_not_called_so():
+    hidden = SCORES.copy()
+    hidden[2] = -np.inf
+    with np.errstate(all="ignore"):
+        result = by_hand.softmax_plain(hidden)
+    found = samebits.explain(problem="softmax x=8x100", x=hidden, mine=result)
+    assert found.verdict == "rounding"
+    assert any("1 row is 0 / 0" in one.says for one in found.evidence)
+    # Along another axis the others of the same row are judged.
+    turned = samebits.explain(problem="softmax x=100x8 axis=0", x=hidden.T.copy(), mine=result.T.copy())
+    assert turned.verdict == "rounding"
+    assert any("1 row is 0 / 0" in one.says for one in turned.evidence)
+    empty = samebits.explain(problem="softmax x=1x100", x=hidden[2:3], mine=result[2:3])
+    assert "there is nothing to judge" in empty.summary
+    huge = np.full((2, 4), 3e38, F32) * F32([1, -1, 1, 1])
+    found = samebits.explain(problem="layernorm x=2x4 weight", x=huge, weight=np.full(4, 3e38, F32), mine=huge)
+    assert "0 / 0" not in found.summary

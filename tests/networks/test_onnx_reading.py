@@ -96,6 +96,18 @@ def test_external_data_behind_a_link_that_leads_outside_is_not_touched(tmp_path)
         read_onnx(_make_external(folder, "link.bin", 8 * 3 * 9 * 4))
 
 
+@pytest.mark.parametrize("offsets", [("0", "16"), ("abc", "0")])
+def test_external_data_with_a_key_twice_is_refused(tmp_path, offsets):
+    weights = random((8, 3, 3, 3), 9)
+    (tmp_path / "data.bin").write_bytes(bytes(64) + weights.tobytes())
+    path = _make_external(tmp_path, "data.bin", weights.nbytes, offset=offsets[0])
+    model = onnx.load(path, load_external_data=False)
+    model.graph.initializer[0].external_data.add(key="offset", value=offsets[1])
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(ModelError, match="a key twice"):
+        read_onnx(path)
+
+
 def test_links_to_the_folder_where_the_model_really_lies_are_followed(tmp_path):
     """As Hugging Face's cache holds them: links from a folder of names to one of contents."""
     weights = random((8, 3, 3, 3), 9)

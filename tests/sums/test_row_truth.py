@@ -84,6 +84,15 @@ def test_ties_and_zeros() -> None:
     assert np.signbit(bent).tolist() == [True, False, True]
 
 
+@pytest.mark.parametrize("way", ["", " approximate=tanh"])
+def test_gelu_at_its_ends(way: str) -> None:
+    """Half of the least numbers lies between two: x^2 decides; what is large is x itself, or a zero with its sign."""
+    x = np.array([5e-324, -1.5e-323, 1e-323, -0.0, 0.0, 1e300, 700.0, -200.0, -1e4])
+    found = compute_row_function(parse_row_function(f"gelu x=9{way} dtype=float64"), {"x": x}).values
+    assert found.tolist() == [5e-324, -5e-324, 5e-324, 0.0, 0.0, 1e300, 700.0, 0.0, 0.0]
+    assert np.signbit(found).tolist() == [False, True, False, True, False, False, False, True, True]
+
+
 def test_a_root_that_is_rational_is_exact() -> None:
     """The variance of (-3, 3, -5, 5) is 17, and eps 8 makes it 25."""
     asked = parse_row_function("layernorm x=1x4 eps=8")

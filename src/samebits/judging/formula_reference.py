@@ -14,6 +14,7 @@ from samebits.judging.verdict_rules import Measured
 from samebits.numbers.ulps import has_same_bits
 from samebits.problems.any_problem import Formula
 from samebits.problems.attention import Attention
+from samebits.problems.row_functions import mark_empty
 from samebits.progress import Progress, ignore_progress
 from samebits.sums.bounds.attention import bound_attention
 from samebits.sums.bounds.row_functions import bound_row_function
@@ -23,11 +24,11 @@ from samebits.sums.truth.row_functions import compute_row_function
 
 @dataclass(frozen=True)
 class FormulaReference:
-    """The truth of a formula on some operands and its bounds; `empty` marks what is 0 / 0: queries that see no key.
+    """The truth of a formula on some operands and its bounds; `empty` marks outputs that are 0 / 0.
 
     `farthest` is what no arithmetic reaches that keeps values in bfloat16 or adds in float16; `may_overflow` marks
-    rows in which a value on the way may be beyond the accumulator's largest number. Both marks have the result's shape
-    without its last axis.
+    rows in which a value on the way may be beyond the accumulator's largest number. Both marks have the result's
+    shape, those of an attention without its last axis.
     """
 
     problem: Formula
@@ -42,7 +43,11 @@ class FormulaReference:
 
     def without_empty(self, result: np.ndarray) -> np.ndarray:
         """A result with the truth's numbers where rows are 0 / 0: nobody says what stands there."""
-        return np.where(self.empty[..., None], self.truth, result) if self.empty.any() else result
+        return np.where(self.spread(self.empty), self.truth, result) if self.empty.any() else result
+
+    def spread(self, marks: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Marks of rows as marks of outputs."""
+        return marks if marks.ndim == self.truth.ndim else marks[..., None]
 
 
 def make_formula_reference(
@@ -58,8 +63,10 @@ def make_formula_reference(
         empty, bounds = truth.empty, bound_attention(asked, operands, truth.values, rounds_result=rounds)
     else:
         truth = compute_row_function(asked, operands, progress=progress)
-        bounds = bound_row_function(asked, operands, truth.values, rounds_result=rounds)
-        empty = np.asarray(~np.isfinite(bounds.worst).all(axis=-1))
+        empty, bounds = (
+            mark_empty(asked, operands),
+            bound_row_function(asked, operands, truth.values, rounds_result=rounds),
+        )
     likely = bounds.likely if rounds else None
     return FormulaReference(
         asked, truth.values, bounds.worst, bounds.magnitudes, truth.settled, likely, bounds.farthest, empty,
@@ -84,7 +91,7 @@ def measure_formula(
         return Measured(exact, exact_beyond)
     own = reference.without_empty(result)
     distances = measure_distances(reference.problem, own, reference.truth, reference.bound, reference.magnitudes)
-    excused = ~np.isfinite(own.astype(np.float64)) & reference.may_overflow[..., None]
+    excused = ~np.isfinite(own.astype(np.float64)) & reference.spread(reference.may_overflow)
     distances.over_bound[excused] = 1.0
     odd = ~np.isfinite(own.astype(np.float64)) & ~excused & np.isfinite(reference.farthest)
     another = distances.mark_beyond(reference.farthest) | odd

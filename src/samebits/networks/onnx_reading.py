@@ -30,9 +30,7 @@ _LONGEST_RANK = 16
 # NumPy's arrays have no more axes.
 _MOST_AXES = 64
 # Elements of fewer than eight bits lie packed in a file; in memory each has a byte.
-_PACKED_BITS = {
-    "int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2, "float6_e2m3fn": 6, "float6_e3m2fn": 6
-}  # fmt: skip
+_PACKED_BITS = {"INT4": 4, "UINT4": 4, "FLOAT4E2M1": 4, "INT2": 2, "UINT2": 2, "FLOAT6E2M3": 6, "FLOAT6E3M2": 6}
 # How NumPy calls the dtype of strings.
 _TEXT = "object"
 
@@ -286,6 +284,8 @@ def _check_tensor(path: Path, tensor: Any) -> None:
 def _check_external(path: Path, tensor: Any, needed: int) -> None:
     """Raises ModelError unless a tensor's external data lies in the model's folder, and is all there."""
     given = {entry.key: entry.value for entry in tensor.external_data}
+    if len(given) < len(tensor.external_data):
+        raise ModelError(f"{path}: the external data of tensor {tensor.name[:60]} has a key twice")
     location, name = given.get("location", ""), tensor.name[:60]
     file = find_beside(path, location)
     if file is None:
@@ -313,7 +313,8 @@ def _count_packed(tensor: Any) -> int:
     import onnx
 
     dtype = onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type)
-    return -(-math.prod(tensor.dims) * _PACKED_BITS.get(dtype.name, 8 * dtype.itemsize) // 8)
+    bits = _PACKED_BITS.get(onnx.TensorProto.DataType.Name(tensor.data_type), 8 * dtype.itemsize)
+    return -(-math.prod(tensor.dims) * bits // 8)
 
 
 def _load_external(path: Path, tensors: Sequence[Any], weights: Collection[str]) -> None:

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from samebits.errors import OperandError, ProblemShapeError, ProblemTextError
 from samebits.numbers.format import find_format, numpy_dtype
 from samebits.numbers.whole_number import is_whole_number
+from samebits.problems.operands import check_array
 from samebits.problems.problem import DTYPES, LARGEST_SIZE, Shape
 
 KIND = "attention"
@@ -247,11 +248,9 @@ def check_attention_operands(asked: Attention, operands: Mapping[str, np.ndarray
     for name, shape in asked.operand_shapes.items():
         if name not in operands:
             raise OperandError(f"operand {name} is missing; this attention reads {', '.join(asked.operand_shapes)}")
-        array = operands[name]
-        if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
-            raise OperandError(f"operand {name} must be a NumPy array, not {type(array).__name__}; convert it first")
         dtype = np.dtype(bool) if name == "mask" and asked.mask == "bool" else expected
-        if array.dtype.newbyteorder("=") != dtype:
+        array = check_array(operands[name], f"operand {name}", dtype)
+        if array.dtype != dtype:
             raise OperandError(f"operand {name} has dtype {array.dtype}, but the problem says {dtype}")
         fits = array.shape == shape if name != "mask" else _broadcasts(array.shape, asked.score_shape)
         if not fits:

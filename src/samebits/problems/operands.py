@@ -26,7 +26,7 @@ def check_operands(problem: Problem, operands: Mapping[str, np.ndarray]) -> dict
     for name, shape in problem.operand_shapes.items():
         if name not in operands:
             raise OperandError(f"operand {name} is missing; {problem.kind}.{problem.direction} reads {_names(problem)}")
-        array = _check_array(operands[name], f"operand {name}", expected)
+        array = check_array(operands[name], f"operand {name}", expected)
         if array.shape != shape:
             raise OperandError(f"operand {name} has shape {_join(array.shape)}, but the problem says {_join(shape)}")
         if array.dtype != expected:
@@ -38,7 +38,7 @@ def check_operands(problem: Problem, operands: Mapping[str, np.ndarray]) -> dict
 def check_results(problem: Problem, results: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The results, in this machine's byte order; raises OperandError for one that is not a result of this problem."""
     expected = numpy_dtype(problem.out)
-    checked = {name: _check_array(array, f"result {name!r}", expected) for name, array in results.items()}
+    checked = {name: check_array(array, f"result {name!r}", expected) for name, array in results.items()}
     for name, array in checked.items():
         if array.shape != problem.out_shape or array.dtype != expected:
             wanted = f"{_join(problem.out_shape)} {problem.out}"
@@ -47,8 +47,8 @@ def check_results(problem: Problem, results: Mapping[str, np.ndarray]) -> dict[s
     return checked
 
 
-def _check_array(array: object, name: str, expected: np.dtype) -> np.ndarray:
-    """The array in this machine's byte order; it must be a NumPy array without a mask, as expected."""
+def check_array(array: object, name: str, expected: np.dtype) -> np.ndarray:
+    """The array in this machine's byte order; raises OperandError for what is no NumPy array, or has a mask."""
     refuse_mask(array, name)
     if not isinstance(array, np.ndarray):
         raise OperandError(f"{name} must be a NumPy array, not {type(array).__name__}; convert it first")

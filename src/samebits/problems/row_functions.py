@@ -25,7 +25,8 @@ import numpy.typing as npt
 from samebits.errors import OperandError, ProblemShapeError, ProblemTextError
 from samebits.numbers.format import numpy_dtype
 from samebits.numbers.whole_number import is_whole_number
-from samebits.problems.problem import DTYPES, LARGEST_SIZE, Shape
+from samebits.problems.operands import check_array
+from samebits.problems.problem import LARGEST_SIZE, Shape
 
 Numbers = npt.NDArray[np.float64]
 NORMS = ("layernorm", "rmsnorm")
@@ -38,6 +39,7 @@ _KEYS = {
     "gelu": ("approximate",),
     "rope": ("interleaved",),
 }
+_DTYPES = ("float64", "float32", "float16", "bfloat16")
 _FLAGS = ("weight", "bias", "interleaved")
 _APPROXIMATIONS = ("none", "tanh")
 _USUAL_EPS = 1e-5
@@ -81,8 +83,8 @@ class RowFunction:
             raise ProblemShapeError(f"x has 1 to {_MOST_AXES} sizes, not {len(self.x)}")
         if min(self.x) < 1 or math.prod(self.x) > LARGEST_SIZE:
             raise ProblemShapeError("every size of x is at least 1, and all together at most 2^40")
-        if self.dtype not in DTYPES:
-            raise ProblemShapeError(f"unknown dtype {self.dtype!r}; one of {', '.join(DTYPES)}")
+        if self.dtype not in _DTYPES:
+            raise ProblemShapeError(f"unknown dtype {self.dtype!r}; one of {', '.join(_DTYPES)}")
         if self.kind == "rope" and (len(self.x) != 4 or self.x[3] % 2):
             raise ProblemShapeError("rope takes x of 4 sizes, N x heads x length x features, the last of them even")
         self._check_attributes()
@@ -238,14 +240,11 @@ def check_row_operands(asked: RowFunction, operands: Mapping[str, np.ndarray]) -
     for name, shape in asked.operand_shapes.items():
         if name not in operands:
             raise OperandError(f"operand {name} is missing; this {asked.kind} reads {', '.join(asked.operand_shapes)}")
-        array = operands[name]
-        if not isinstance(array, np.ndarray) or isinstance(array, np.ma.MaskedArray):
-            raise OperandError(f"operand {name} must be a NumPy array, not {type(array).__name__}; convert it first")
-        if array.dtype.newbyteorder("=") != expected:
+        array = check_array(operands[name], f"operand {name}", expected)
+        if array.dtype != expected:
             raise OperandError(f"operand {name} has dtype {array.dtype}, but the problem says {expected}")
         if array.shape != shape:
             raise OperandError(f"operand {name} has shape {_join(array.shape)}, but the problem says {_join(shape)}")
-        array = array.astype(expected)
         values = array.astype(np.float32) if expected.itemsize < 4 else array
         # In a softmax -inf hides a number.
         if not (np.isfinite(values) | ((values == -np.inf) & (asked.kind == "softmax"))).all():
@@ -285,6 +284,18 @@ def _complete(asked: RowFunction, x: np.ndarray, rng: np.random.Generator) -> di
 def make_angles(length: int, pairs: int, base: float = 10000.0) -> np.ndarray:
     """The angle of each position and pair, (length, pairs): position / base^(pair / pairs)."""
     return np.arange(length)[:, None] * base ** (-np.arange(pairs) / pairs)[None, :]
+
+
+def mark_empty(asked: RowFunction, operands: Mapping[str, np.ndarray]) -> npt.NDArray[np.bool_]:
+    """Outputs that are 0 / 0, of x's shape: of rows without a number, or of equal numbers where eps is 0."""
+    rows = asked.to_rows(operands["x"]).astype(np.float64)
+    if asked.kind == "softmax":
+        found = np.isneginf(rows).all(axis=1, keepdims=True)
+    elif asked.kind in NORMS and asked.eps == 0:
+        found = (rows == (rows[:, :1] if asked.kind == "layernorm" else 0)).all(axis=1, keepdims=True)
+    else:
+        found = np.zeros((len(rows), 1), bool)
+    return asked.from_rows(np.broadcast_to(found, rows.shape))
 
 
 def find_distances(rows: Numbers) -> Numbers:

@@ -186,5 +186,6 @@ def _describe_empty(reference: FormulaReference, ran: list[Ran]) -> list[Evidenc
     if isinstance(reference.problem, Attention):
         rows = f"{count:,} queries see no key" if count > 1 else "1 query sees no key"
     else:
+        count //= reference.problem.row_length
         rows = f"{count:,} rows are 0 / 0" if count > 1 else "1 row is 0 / 0"
     return [Evidence("structure", f"{rows}, and no output of them is judged: {'; '.join(said) or 'none ran'}")]

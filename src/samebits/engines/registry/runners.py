@@ -120,12 +120,12 @@ def start_early(texts: Sequence[str]) -> Iterator[None]:
     Only those of this environment. A text that is none, or an engine that is missing, is left for its opening to
     complain about.
     """
-    for text in dict.fromkeys(texts):
-        with suppress(SamebitsError, OSError):
-            is_here = parse_runner_text(text).place.is_here
-            if is_here and text not in _started and isinstance(runner := open_runner(text), WorkerRunner):
-                _started[text] = runner
     try:
+        for text in dict.fromkeys(texts):
+            with suppress(SamebitsError, OSError):
+                is_here = parse_runner_text(text).place.is_here
+                if is_here and text not in _started and isinstance(runner := open_runner(text), WorkerRunner):
+                    _started[text] = runner
         yield
     finally:
         for text in texts:

@@ -67,6 +67,7 @@ def _list_values(asked: RowFunction, operands: Operands, format_: Format) -> Ite
         root = np.sqrt((round_to(norm.scattered, format_) ** 2).mean(axis=1, keepdims=True) + asked.eps)
         for says, normalized in (
             (f"keeps the reciprocal root in {name}", norm.scattered * inverse),
+            (f"keeps the root in {name}", norm.scattered / round_to(norm.root, format_)),
             (f"keeps what is normalised in {name}", round_to(norm.scattered / norm.root, format_)),
             (f"keeps the mean in {name}", centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + asked.eps)),
             (f"keeps distances from the mean in {name}", round_to(norm.scattered, format_) / root),

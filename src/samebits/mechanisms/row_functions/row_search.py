@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -25,6 +26,8 @@ from samebits.sums.bounds.row_functions import bound_row_function
 # The distance of NaN from a number, in shares of what rounding is likely to leave.
 _FAR = 1e9
 _LEAST_LEFT = 1e-5
+# So many times their bounds away are outputs of which a part alone is explained.
+_CLEARLY = 8.0
 # Hypotheses are computed for so many numbers; of larger results, for their first rows.
 _MOST_NUMBERS = 2**22
 
@@ -52,7 +55,12 @@ def find_row_mechanism(reference: FormulaReference, operands: Operands, result: 
         return None
     with np.errstate(all="ignore"):
         search = _Search(reference, asked, operands, result.astype(np.float64))
-        return _find_overflow(search) or search.find() or _find_cancellation(search)
+        return (
+            _find_overflow(search)
+            or search.find(in_parts=False)
+            or _find_cancellation(search)
+            or search.find(in_parts=True)
+        )
 
 
 class _Search:
@@ -66,10 +74,15 @@ class _Search:
         self.wrong = ~(np.abs(result - self.truth) <= reference.bound)
         self.odd = ~(np.abs(result - self.truth) <= reference.likely)
 
-    def find(self) -> Mechanism | None:
-        """The best hypothesis that stands for every output that is at fault."""
-        tried = list(self._rank())
-        fits = sorted((fit for fit in tried if fit.left <= self._find_limit(fit)), key=lambda fit: fit.rank)
+    @cached_property
+    def _tried(self) -> list[_Fit]:
+        return list(self._rank())
+
+    def find(self, *, in_parts: bool) -> Mechanism | None:
+        """The best hypothesis that stands for every output; or for all that are at fault, where others are right."""
+        tried = self._tried
+        close = (fit for fit in tried if fit.in_parts == in_parts and fit.left <= self._find_limit(fit))
+        fits = sorted(close, key=lambda fit: fit.rank)
         for fit in fits[: int(thresholds.MOST_CHECKED)]:
             said = self._check(fit)
             if said is None:
@@ -101,7 +114,15 @@ class _Search:
             yield self._fit(altered)
 
     def _find_limit(self, fit: _Fit) -> float:
-        """How much a hypothesis may leave. Within the bound another function is named only if it leaves little."""
+        """How much a hypothesis may leave. Within the bound another function is named only if it leaves little.
+
+        So it is where a number was fitted, or where outputs were chosen for being at fault: these have to be clearly
+        so, as what is a little beyond a bound lies near many things.
+        """
+        if fit.altered.verdict == "wrong" and fit.in_parts:
+            return thresholds.EXPLAINS_WITHIN if self._are_clearly_wrong() else 0.0
+        if fit.altered.verdict == "wrong" and fit.altered.is_fitted and self.wrong.any():
+            return thresholds.EXPLAINS_WITHIN
         if fit.altered.verdict != "wrong" or self.wrong.any():
             return thresholds.EXPLAINS
         # A number that was found from such a result would be found from rounding.
@@ -114,6 +135,12 @@ class _Search:
         if left <= thresholds.EXPLAINS or not part.any() or part.all():
             return _Fit(altered, left, in_parts=False)
         return _Fit(altered, self._find_left(altered, part), in_parts=True)
+
+    def _are_clearly_wrong(self) -> bool:
+        """Whether most of the outputs beyond their bounds are so by several times."""
+        with np.errstate(all="ignore"):
+            times = np.abs(self.result - self.truth)[self.wrong] / self.reference.bound[self.wrong]
+        return len(times) > 0 and bool(np.median(np.nan_to_num(times, nan=np.inf)) >= _CLEARLY)
 
     def _find_left(self, altered: AlteredRows, counted: np.ndarray) -> float:
         nan = np.isnan(altered.values)
@@ -168,8 +195,8 @@ def _find_overflow(search: _Search) -> Mechanism | None:
     rows = asked.to_rows(search.operands["x"]).astype(np.float64)
     bias = PlainNorm(asked, search.operands).bias if asked.kind in NORMS else np.zeros(1)
     # Divided by infinity nothing is left but the bias.
-    is_gone = (result == bias).all(axis=1, keepdims=True) & (truth != bias).any(axis=1, keepdims=True)
-    lost = ~np.isfinite(result) | is_gone
+    is_gone = (result == bias) & (truth != bias).any(axis=1, keepdims=True)
+    lost = (~np.isfinite(result) | is_gone).all(axis=1)
     if not lost.any():
         return None
     declared = find_format(asked.dtype)
@@ -182,7 +209,7 @@ def _find_overflow(search: _Search) -> Mechanism | None:
             what = f"keeps sums of squares in {format_.name}, beyond whose largest number they are"
         else:
             continue
-        if np.array_equal(over.any(axis=1), lost.any(axis=1)):
+        if np.array_equal(over.any(axis=1), lost):
             said = Evidence("structure", f"numbers are lost just in the rows in which that overflows {format_.name}")
             return Mechanism(CauseCode.OVERFLOW, "wrong", what, "bound", evidence=(said,), tried=2)
     return None
@@ -195,20 +222,21 @@ def _find_cancellation(search: _Search) -> Mechanism | None:
         return None
     norm = PlainNorm(asked, search.operands)
     bias = norm.bias
-    own, true, unit = (asked.to_rows(a) for a in (search.result, search.truth, search.unit))
+    own, true, likely = (asked.to_rows(a) for a in (search.result, search.truth, search.unit))
     scaled = norm.scattered / norm.root * norm.weight
-    known = np.isfinite(own).all(axis=1) & np.isfinite(unit).all(axis=1)
+    known = np.isfinite(own).all(axis=1) & np.isfinite(likely).all(axis=1)
     factors = ((own - bias) * scaled).sum(axis=1, keepdims=True) / (scaled**2).sum(axis=1, keepdims=True)
-    left = np.abs(own - bias - factors * scaled)[known] / unit[known]
-    count, unit32 = norm.rows.shape[1], float(FLOAT32.unit_roundoff)
-    # A share of the variance by which sums of squares in float32 may be off.
-    lost = (count + 2) * unit32 * (1 + norm.mean**2 / np.maximum(norm.variance, 2.0**-1000))
-    excess = np.abs(own - true)[known] / unit[known]
+    left = np.abs(own - bias - factors * scaled)[known] / likely[known]
+    declared, count = find_format(asked.dtype), norm.rows.shape[1]
+    unit = float((declared if declared.precision > FLOAT32.precision else FLOAT32).unit_roundoff)
+    # A share of the variance by which the difference of two sums of squares may be off.
+    lost = (count + 2) * unit * norm.mean**2 / np.maximum(norm.variance, 2.0**-1000)
+    excess = np.abs(own - true)[known] / likely[known]
     is_so = len(left) and excess.max() > 1 and left.max() <= max(1.0, thresholds.EXPLAINS * excess.max())
-    if not is_so or not (np.abs(factors - 1) <= 2 * lost + 4 * unit32)[known].all():
+    if not is_so or not (np.abs(factors - 1) <= 2 * lost + 8 * unit)[known].all():
         return None
     if not (lost > thresholds.EXPLAINS)[~known].all():
         return None
     says = "takes the variance as the mean of squares less the squared mean, which cancel"
-    said = Evidence("structure", "each row is off by a factor of its own, no larger than that makes it in float32")
+    said = Evidence("structure", "each row is off by a factor of its own, no larger than that makes it")
     return Mechanism(CauseCode.CANCELLATION, "downgrade", says, "nearness", evidence=(said,), tried=1)

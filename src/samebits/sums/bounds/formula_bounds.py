@@ -12,8 +12,8 @@ import numpy.typing as npt
 class FormulaBounds:
     """Per output: |result - truth| at most, the likely most, what no arithmetic reaches, and the size of what is added.
 
-    `may_overflow` marks rows (of the result's shape without the last axis) in which a value on the way may leave the
-    range of the accumulator.
+    `may_overflow` marks outputs (of an attention queries, without the last axis) for which a value on the way may leave
+    the range of the accumulator.
     """
 
     worst: npt.NDArray[np.float64]

@@ -82,8 +82,13 @@ def bound_row_function(
     worst, likely, farthest = found
     arrays = [asked.from_rows(a) for a in (worst, np.minimum(likely, worst), np.maximum(farthest, worst), magnitudes)]
     largest = float((find_format(asked.dtype) if asked.dtype == "float64" else FLOAT32).largest)
-    beyond = np.broadcast_to(_find_reach(asked, rows) >= largest, rows.shape)
-    may_overflow = np.asarray(asked.from_rows(beyond).any(axis=-1))
+    with np.errstate(all="ignore"):
+        lost = _find_reach(asked, rows) >= largest
+        if asked.kind in NORMS:
+            # Squares that vanish leave 0 to divide by.
+            least = 2.0**wide.smallest_normal_exponent
+            lost = lost | (((rows**2).mean(axis=1, keepdims=True) < least) & (asked.eps < least))
+    may_overflow = asked.from_rows(np.broadcast_to(lost, rows.shape))
     return FormulaBounds(arrays[0], arrays[1], arrays[2], arrays[3], may_overflow)
 
 

@@ -28,6 +28,7 @@ from samebits.numbers.float_environment import default_float_environment
 from samebits.numbers.format import Format, code_dtype, find_format, numpy_dtype
 from samebits.problems.row_functions import RowFunction, check_row_operands, find_distances, join_pairs, take_pairs
 from samebits.progress import Progress, ignore_progress
+from samebits.sums.tiles.memory import count_available_bytes
 from samebits.sums.truth.convolution import round_all_to_nearest
 from samebits.sums.truth.rounding import Codes, codes_of_format, encode_fraction
 
@@ -43,9 +44,11 @@ _FEW_DIGITS, _SPARE_DIGITS = 28, 12
 _TILE_NUMBERS = 2**22
 # Of float64 every output takes microseconds of whole-number arithmetic.
 _MOST_FLOAT64 = 2**21
+_BYTES_PER_NUMBER, _SMALL_BYTES = 150, 2**28
 _CUBIC = Fraction(44715, 1_000_000)
 # gelu of less is below half the least number of float64.
 _LOWEST_GELU = -40.0
+_TINY = 1e-30
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class RowTruth:
 def compute_row_function(
     asked: RowFunction, operands: Mapping[str, np.ndarray], *, progress: Progress = ignore_progress
 ) -> RowTruth:
-    """Every output of a row function, rounded once to nearest even.
+    """Every output of a row function, rounded once to nearest even; 0 where it is 0 / 0.
 
     Operands of shape and dtype as the problem says; the result has x's shape and dtype. Raises OperandError, and
     ResourceLimitError for more float64 than is computed exactly.
@@ -81,6 +84,10 @@ def compute_row_function(
     for first in range(0, len(rows), step):
         part = slice(first, first + step)
         found, is_open = _settle_in_float64(asked, rows[part], given, first)
+        if asked.kind == "softmax":
+            # A row in which all is hidden is 0 / 0.
+            is_empty = np.isneginf(rows[part]).all(axis=1)
+            found[is_empty], is_open[is_empty] = 0, False
         values[part] = found
         exact += int(is_open.sum())
         for row in np.flatnonzero(is_open.any(axis=1)):
@@ -91,8 +98,13 @@ def compute_row_function(
 
 
 def check_rows_fit(asked: RowFunction) -> None:
-    """Raises ResourceLimitError for more outputs than are computed."""
+    """Raises ResourceLimitError for more outputs than are computed, or than fit in memory with what judges them."""
     size = math.prod(asked.x)
+    needed = _BYTES_PER_NUMBER * size
+    if needed > _SMALL_BYTES and needed > 0.8 * count_available_bytes():
+        raise ResourceLimitError(
+            f"{asked.kind} of {size:,} numbers needs about {needed / 2**30:.0f} GiB, more than is free"
+        )
     if asked.dtype == "float64" and size > _MOST_FLOAT64:
         raise ResourceLimitError(f"{size:,} outputs in float64 are not computed exactly, at most {_MOST_FLOAT64:,}")
 
@@ -281,8 +293,8 @@ def _find_softmax(row: Floats, columns: npt.NDArray[np.intp], digits: int) -> li
 
 def _find_tanh_gelu(x: float, digits: int) -> Fraction:
     """x / (1 + exp(-2 t)), t = sqrt(2 / pi) (x + 0.044715 x^3)."""
-    if x == 0:
-        return Fraction(0)
+    if (easy := _find_easy_gelu(x)) is not None:
+        return easy
     with decimal.localcontext(_make_context(digits)):
         number = Decimal(x)
         cubic = Decimal(_CUBIC.numerator) / Decimal(_CUBIC.denominator)
@@ -290,16 +302,24 @@ def _find_tanh_gelu(x: float, digits: int) -> Fraction:
         return Fraction(number / (1 + (-2 * bent).exp()))
 
 
-def _find_gelu(x: float, digits: int) -> Fraction:
-    """x (1 + erf(x / sqrt 2)) / 2."""
-    if x == 0:
-        return Fraction(0)
-    if x < _LOWEST_GELU:
-        # Less than half the least number of any format, and negative.
+def _find_easy_gelu(x: float) -> Fraction | None:
+    """Either gelu of 0 and of what is very small or large; None of others."""
+    if x < _LOWEST_GELU or (x == 0 and math.copysign(1, x) < 0):
+        # Less than half the least number of any format, and negative; and -0, which keeps its sign.
         return Fraction(-1, 2**2000)
-    if x > -_LOWEST_GELU:
+    if x == 0 or x > -_LOWEST_GELU:
         # Less than x by 10^-340 of it.
         return Fraction(x)
+    if abs(x) < _TINY:
+        # x / 2, and x^2 / sqrt(2 pi) more: less than any step, but it decides ties.
+        return Fraction(x) / 2 * (1 + Fraction(1 if x > 0 else -1, 10**40))
+    return None
+
+
+def _find_gelu(x: float, digits: int) -> Fraction:
+    """x (1 + erf(x / sqrt 2)) / 2."""
+    if (easy := _find_easy_gelu(x)) is not None:
+        return easy
     # 1 + erf loses the digits of exp(-x^2 / 2).
     digits += math.ceil(x * x / 2 / math.log(10)) if x < 0 else 0
     with decimal.localcontext(_make_context(digits)):
