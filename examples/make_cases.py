@@ -34,6 +34,19 @@ np.savez(Path(__file__).parent / "arrays.npz", x=x, w=w, **results)  # type: ign
 for name, result in results.items():
     np.save(Path(__file__).parent / f"{name}.npy", result)
 
+# A norm as two kernels compute it: one divides the sum of squares by the size of its blocks, 1024, in place of 768.
+x = random.standard_normal((8, 768)).astype(np.float32)
+weight = (1 + 0.25 * random.standard_normal(768)).astype(np.float32)
+squares = (x * x).sum(-1, keepdims=True)
+norms = {"block": x / np.sqrt(squares / 1024 + 1e-5) * weight, "plain": x / np.sqrt(squares / 768 + 1e-5) * weight}
+np.savez(
+    Path(__file__).parent / "rmsnorm.npz",
+    problem=np.array("rmsnorm x=8x768 weight"),
+    x=x,
+    weight=weight,
+    **{name: result.astype(np.float32) for name, result in norms.items()},  # type: ignore[arg-type]  (arrays by name)
+)
+
 # A layer of int8 codes as two kernels in C compute it: both multiply the sum by a whole number of 31 bits; one shifts
 # what comes out to the right and forgets to round, the other rounds twice, as gemmlowp does.
 random = np.random.default_rng(2)
