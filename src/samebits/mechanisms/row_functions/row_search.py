@@ -19,7 +19,7 @@ from samebits.mechanisms.row_functions.fitted_rows import list_fitted_rows
 from samebits.mechanisms.row_functions.narrow_rows import list_narrow_rows
 from samebits.mechanisms.row_functions.other_formulas import list_other_formulas
 from samebits.mechanisms.row_functions.plain_rows import AlteredRows, Floats, Operands, PlainNorm
-from samebits.numbers.format import FLOAT32, find_format
+from samebits.numbers.format import FLOAT32, Format, find_format
 from samebits.problems.row_functions import NORMS, RowFunction
 from samebits.sums.bounds.row_functions import bound_row_function
 
@@ -228,15 +228,23 @@ def _find_cancellation(search: _Search) -> Mechanism | None:
     factors = ((own - bias) * scaled).sum(axis=1, keepdims=True) / (scaled**2).sum(axis=1, keepdims=True)
     left = np.abs(own - bias - factors * scaled)[known] / likely[known]
     declared, count = find_format(asked.dtype), norm.rows.shape[1]
-    unit = float((declared if declared.precision > FLOAT32.precision else FLOAT32).unit_roundoff)
-    # A share of the variance by which the difference of two sums of squares may be off.
-    lost = (count + 2) * unit * norm.mean**2 / np.maximum(norm.variance, 2.0**-1000)
+    wide = declared if declared.precision > FLOAT32.precision else FLOAT32
     excess = np.abs(own - true)[known] / likely[known]
-    is_so = len(left) and excess.max() > 1 and left.max() <= max(1.0, thresholds.EXPLAINS * excess.max())
-    if not is_so or not (np.abs(factors - 1) <= 2 * lost + 8 * unit)[known].all():
+    if not len(left) or excess.max() <= 1 or left.max() > max(1.0, thresholds.EXPLAINS * excess.max()):
         return None
-    if not (lost > thresholds.EXPLAINS)[~known].all():
-        return None
+    for format_ in dict.fromkeys((wide, declared)):
+        unit = float(format_.unit_roundoff)
+        # A share of the variance by which the difference of two sums of squares may be off.
+        lost = (count + 2) * unit * norm.mean**2 / np.maximum(norm.variance, 2.0**-1000)
+        fits = (np.abs(factors - 1) <= 2 * lost + 8 * unit)[known].all()
+        if fits and (lost > thresholds.EXPLAINS)[~known].all():
+            return _name_cancellation(format_)
+    return None
+
+
+def _name_cancellation(format_: Format) -> Mechanism:
     says = "takes the variance as the mean of squares less the squared mean, which cancel"
-    said = Evidence("structure", "each row is off by a factor of its own, no larger than that makes it")
+    said = Evidence(
+        "structure", f"each row is off by a factor of its own, no larger than that makes it in {format_.name}"
+    )
     return Mechanism(CauseCode.CANCELLATION, "downgrade", says, "nearness", evidence=(said,), tried=1)
