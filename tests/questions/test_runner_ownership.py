@@ -76,7 +76,7 @@ def test_profile_leaves_a_callers_runner_open(opened):
 def test_workers_started_early_are_those_that_are_opened_and_no_other_stays():
     problem = parse_problem_text("linear x=2x3 w=4x3")
     operands = make_exact(problem, 0)
-    with runners.start_early(["numpy", "numpy:threads=1", "truth", "emulate:direct", "no-such-engine", "a:b=c"]):
+    with runners.start_early(["numpy", "numpy:threads=1", "truth", "emulate:direct", "numpy"]):
         first, left = runners._started["numpy"], runners._started["numpy:threads=1"]
         assert set(runners._started) == {"numpy", "numpy:threads=1"}
         with contextlib.closing(runners.open_runner("numpy", time_limit_s=77.0)) as opened:
@@ -85,8 +85,9 @@ def test_workers_started_early_are_those_that_are_opened_and_no_other_stays():
             assert check_result(problem, opened.run(problem, operands)).tolist() == expected.tolist()
         with contextlib.closing(runners.open_runner("numpy")) as another:
             assert another is not first
-        with pytest.raises(RunnerTextError):
-            runners.open_runner("no-such-engine")
+    assert runners._started == {}
+    with pytest.raises(RunnerTextError), runners.start_early(["numpy", "no-such-engine"]):
+        raise AssertionError
     assert runners._started == {}
     with pytest.raises(ProcessLookupError):
         os.kill(left.process_id, 0)

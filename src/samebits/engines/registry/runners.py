@@ -117,14 +117,14 @@ def open_runner(text: str, *, time_limit_s: float = DEFAULT_TIME_LIMIT_S) -> Run
 def start_early(texts: Sequence[str]) -> Iterator[None]:
     """Starts workers for runners that will be opened inside: frameworks load while the rest of a command is imported.
 
-    Only those of this environment. A text that is none, or an engine that is missing, is left for its opening to
-    complain about.
+    Only those of this environment. An engine that is missing is left for its opening to complain about; raises
+    RunnerTextError for a text that names none, before anything else takes time.
     """
+    places = {text: parse_runner_text(text).place for text in texts}
     try:
-        for text in dict.fromkeys(texts):
+        for text, place in places.items():
             with suppress(SamebitsError, OSError):
-                is_here = parse_runner_text(text).place.is_here
-                if is_here and text not in _started and isinstance(runner := open_runner(text), WorkerRunner):
+                if place.is_here and text not in _started and isinstance(runner := open_runner(text), WorkerRunner):
                     _started[text] = runner
         yield
     finally:
