@@ -144,6 +144,8 @@ CHANCE_FOLLOWS, CHANCE_REPLAYED = 1e-2, 1e-9
 NEAREST_FACTOR = 10.0
 # A transform of the right size but another sequence of channels still gives this share of an engine's bits.
 LEAST_TRANSFORM_MATCH = 0.2
+# So many times their bounds away lie outputs of a row function of which a part alone is explained as another function.
+CLEARLY_WRONG = 8.0
 
 TABLE: tuple[Threshold, ...] = (
     Threshold("EXPLAINS", EXPLAINS, "cause", "half the distance is a quarter of the squared error: a prediction that is"
@@ -267,4 +269,6 @@ TABLE: tuple[Threshold, ...] = (
               " 3 to 10 apart (bfloat16 to TF32 to float16); undecided in any case"),
     Threshold("LEAST_TRANSFORM_MATCH", LEAST_TRANSFORM_MATCH, "family in a profile", "two transforms that round differently"
               " agree in one output of four or more; a direct sum in one of ten"),
+    Threshold("CLEARLY_WRONG", CLEARLY_WRONG, "wrong or undecided", "what is a little beyond a bound lies near many things; fault"
+              "s of other code were 20 times beyond it or more"),
 )  # fmt: skip

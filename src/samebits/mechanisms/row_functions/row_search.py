@@ -26,8 +26,6 @@ from samebits.sums.bounds.row_functions import bound_row_function
 # The distance of NaN from a number, in shares of what rounding is likely to leave.
 _FAR = 1e9
 _LEAST_LEFT = 1e-5
-# So many times their bounds away are outputs of which a part alone is explained.
-_CLEARLY = 8.0
 # Hypotheses are computed for so many numbers; of larger results, for their first rows.
 _MOST_NUMBERS = 2**22
 
@@ -140,7 +138,7 @@ class _Search:
         """Whether most of the outputs beyond their bounds are so by several times."""
         with np.errstate(all="ignore"):
             times = np.abs(self.result - self.truth)[self.wrong] / self.reference.bound[self.wrong]
-        return len(times) > 0 and bool(np.median(np.nan_to_num(times, nan=np.inf)) >= _CLEARLY)
+        return len(times) > 0 and bool(np.median(np.nan_to_num(times, nan=np.inf)) >= thresholds.CLEARLY_WRONG)
 
     def _find_left(self, altered: AlteredRows, counted: np.ndarray) -> float:
         nan = np.isnan(altered.values)
