@@ -138,7 +138,7 @@ def test_a_fault_is_named(text, name):
     result, verdict, cause, says = faults[name]
     side = ask(text, operands, result)
     assert side.verdict == verdict
-    assert cause is None or side.cause == cause
+    assert side.cause == cause
     assert says in side.says
 
 

@@ -137,7 +137,7 @@ def test_drawn_masks_leave_each_query_a_key(make, words: str) -> None:
         ({"v": np.full((1, 1, 3, 4), np.nan, np.float32)}, "NaN or infinity"),
         ({"mask": np.full((2, 3), np.inf, np.float32)}, "NaN or infinity"),
         ({"mask": np.zeros((2, 2), np.float32)}, "shape 2x2"),
-        ({"mask": np.ma.masked_array(np.zeros((2, 3), np.float32))}, "NumPy array"),
+        ({"mask": np.ma.masked_array(np.zeros((2, 3), np.float32))}, "masked array"),
     ],
 )
 def test_operands_that_do_not_fit(change: dict, says: str) -> None:

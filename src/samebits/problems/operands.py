@@ -11,7 +11,7 @@ from samebits.errors import OperandError
 from samebits.numbers.format import BFLOAT16, find_format, numpy_dtype
 from samebits.problems.lowering import lower_problem
 from samebits.problems.other_shapes import explain_shape
-from samebits.problems.problem import Problem
+from samebits.problems.problem import Problem, Shape
 
 # Every partial sum of exact data fits the significand of bfloat16, the narrowest format that engines compute float32 or
 # float16 convolutions in: an engine that only computes in less than it was asked for is still exact on it.
@@ -21,11 +21,18 @@ _LARGEST_INTEGER = 8
 
 def check_operands(problem: Problem, operands: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The operands this problem reads, in order; raises OperandError where one is missing or does not fit."""
-    expected = numpy_dtype(problem.dtype)
+    reader = f"{problem.kind}.{problem.direction}"
+    return check_shapes(problem.operand_shapes, operands, numpy_dtype(problem.dtype), reader)
+
+
+def check_shapes(
+    shapes: Mapping[str, Shape], operands: Mapping[str, np.ndarray], expected: np.dtype, reader: str
+) -> dict[str, np.ndarray]:
+    """The operands of these names, in order; raises OperandError unless each has its shape and the dtype expected."""
     checked: dict[str, np.ndarray] = {}
-    for name, shape in problem.operand_shapes.items():
+    for name, shape in shapes.items():
         if name not in operands:
-            raise OperandError(f"operand {name} is missing; {problem.kind}.{problem.direction} reads {_names(problem)}")
+            raise OperandError(f"operand {name} is missing; {reader} reads {', '.join(shapes)}")
         array = check_array(operands[name], f"operand {name}", expected)
         if array.shape != shape:
             raise OperandError(f"operand {name} has shape {_join(array.shape)}, but the problem says {_join(shape)}")
@@ -150,10 +157,6 @@ def _thin_out(problem: Problem, operands: dict[str, np.ndarray], budget: int, rn
         operands[name] = np.moveaxis(thinned.reshape(shape), 1, 2).reshape(values.shape)
     else:
         operands[name] = thinned
-
-
-def _names(problem: Problem) -> str:
-    return ", ".join(problem.operand_shapes)
 
 
 def _join(shape: tuple[int, ...]) -> str:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 from samebits.errors import OperandError, ProblemShapeError, ProblemTextError
 from samebits.numbers.format import numpy_dtype
 from samebits.numbers.whole_number import is_whole_number
-from samebits.problems.operands import check_array
+from samebits.problems.operands import check_shapes
 from samebits.problems.problem import LARGEST_SIZE, Shape
 
 Numbers = npt.NDArray[np.float64]
@@ -236,21 +236,13 @@ def _read_value(key: str, value: str, text: str, position: int) -> Any:
 def check_row_operands(asked: RowFunction, operands: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """The operands that are read, in order; raises OperandError where one is missing, does not fit or has NaN."""
     expected = numpy_dtype(asked.dtype)
-    checked: dict[str, np.ndarray] = {}
-    for name, shape in asked.operand_shapes.items():
-        if name not in operands:
-            raise OperandError(f"operand {name} is missing; this {asked.kind} reads {', '.join(asked.operand_shapes)}")
-        array = check_array(operands[name], f"operand {name}", expected)
-        if array.dtype != expected:
-            raise OperandError(f"operand {name} has dtype {array.dtype}, but the problem says {expected}")
-        if array.shape != shape:
-            raise OperandError(f"operand {name} has shape {_join(array.shape)}, but the problem says {_join(shape)}")
+    checked = check_shapes(asked.operand_shapes, operands, expected, f"this {asked.kind}")
+    for name, array in checked.items():
         values = array.astype(np.float32) if expected.itemsize < 4 else array
         # In a softmax -inf hides a number.
         if not (np.isfinite(values) | ((values == -np.inf) & (asked.kind == "softmax"))).all():
             also = " and -inf" if asked.kind == "softmax" else ""
             raise OperandError(f"operand {name} holds NaN or infinity; {asked.kind} is judged on numbers{also}")
-        checked[name] = array
     return checked
 
 

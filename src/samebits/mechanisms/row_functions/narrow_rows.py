@@ -13,8 +13,8 @@ from samebits.mechanisms.row_functions.plain_rows import (
     Operands,
     PlainNorm,
     compute_altered,
-    round_to,
 )
+from samebits.numbers.array import round_array_to_format
 from samebits.numbers.format import FLOAT32, Format, find_format
 from samebits.problems.row_functions import NORMS, RowFunction
 
@@ -31,7 +31,7 @@ def list_narrow_rows(asked: RowFunction, operands: Operands) -> Iterator[Altered
         format_ = find_format(name)
         if format_.precision < declared.precision:
             yield from _list_operands(asked, operands, format_)
-            rounded = round_to(whole, format_)
+            rounded = round_array_to_format(whole, format_)
             yield AlteredRows(f"rounds the result to {name}", CauseCode.RESULT_ROUNDING, rounded, "downgrade")
         if format_.precision < max(declared.precision, FLOAT32.precision) and name != "tf32":
             yield from _list_values(asked, operands, format_)
@@ -41,7 +41,7 @@ def _list_operands(asked: RowFunction, operands: Operands, format_: Format) -> I
     names = tuple(operands)
     for chosen in dict.fromkeys([names, ("x",), names[1:], *((name,) for name in names[1:])]):
         if chosen:
-            rounded = {n: round_to(operands[n].astype(np.float64), format_) for n in chosen}
+            rounded = {n: round_array_to_format(operands[n].astype(np.float64), format_) for n in chosen}
             says = f"rounds {' and '.join(chosen)} to {format_.name}"
             yield AlteredRows(says, CauseCode.REDUCED_PRECISION_OPERANDS,
                               compute_altered(asked, {**operands, **rounded}), "downgrade")  # fmt: skip
@@ -52,8 +52,8 @@ def _list_values(asked: RowFunction, operands: Operands, format_: Format) -> Ite
     if asked.kind == "softmax":
         rows = asked.to_rows(operands["x"]).astype(np.float64)
         distances = rows - rows.max(axis=1, keepdims=True)
-        kept = round_to(np.exp(distances), format_)
-        near = np.exp(round_to(distances, format_))
+        kept = round_array_to_format(np.exp(distances), format_)
+        near = np.exp(round_array_to_format(distances, format_))
         for says, weights in ((f"keeps exponentials in {name}", kept), (f"keeps distances in {name}", near)):
             values = asked.from_rows(weights / weights.sum(axis=1, keepdims=True))
             yield AlteredRows(says, own, values, "downgrade")
@@ -62,15 +62,15 @@ def _list_values(asked: RowFunction, operands: Operands, format_: Format) -> Ite
             yield AlteredRows(f"adds in {name}, one after the other", _ADDS, values, "downgrade")
     elif asked.kind in NORMS:
         norm = PlainNorm(asked, operands)
-        inverse = round_to(1 / norm.root, format_)
-        centred = norm.rows - round_to(norm.mean, format_)
-        root = np.sqrt((round_to(norm.scattered, format_) ** 2).mean(axis=1, keepdims=True) + asked.eps)
+        inverse = round_array_to_format(1 / norm.root, format_)
+        centred = norm.rows - round_array_to_format(norm.mean, format_)
+        root = np.sqrt((round_array_to_format(norm.scattered, format_) ** 2).mean(axis=1, keepdims=True) + asked.eps)
         for says, normalized in (
             (f"keeps the reciprocal root in {name}", norm.scattered * inverse),
-            (f"keeps the root in {name}", norm.scattered / round_to(norm.root, format_)),
-            (f"keeps what is normalised in {name}", round_to(norm.scattered / norm.root, format_)),
+            (f"keeps the root in {name}", norm.scattered / round_array_to_format(norm.root, format_)),
+            (f"keeps what is normalised in {name}", round_array_to_format(norm.scattered / norm.root, format_)),
             (f"keeps the mean in {name}", centred / np.sqrt((centred**2).mean(axis=1, keepdims=True) + asked.eps)),
-            (f"keeps distances from the mean in {name}", round_to(norm.scattered, format_) / root),
+            (f"keeps distances from the mean in {name}", round_array_to_format(norm.scattered, format_) / root),
         ):
             yield AlteredRows(says, own, norm.finish(normalized), "downgrade")
         if (dtype := _ADDED.get(name)) is not None:
@@ -84,7 +84,7 @@ def _list_values(asked: RowFunction, operands: Operands, format_: Format) -> Ite
         with np.errstate(all="ignore"):
             bend = np.where(x == 0, 1.0, 2 * compute_altered(asked, operands) / x)
         says = f"keeps {'tanh' if asked.approximate == 'tanh' else 'erf'} in {name}"
-        yield AlteredRows(says, own, 0.5 * x * (1 + round_to(bend - 1, format_)), "downgrade")
+        yield AlteredRows(says, own, 0.5 * x * (1 + round_array_to_format(bend - 1, format_)), "downgrade")
 
 
 def _add_in_turn(rows: Floats, dtype: type) -> Floats:

@@ -24,6 +24,7 @@ from samebits.problems.row_functions import NORMS, RowFunction, join_pairs, take
 _EPSILONS = (1e-5, 1e-3, 1e-12, 1e-6, 1e-8, 1e-2, 0.0)
 # Kernels take rows in blocks of so many numbers.
 _BLOCKS = tuple(2**k for k in range(2, 14))
+_MOST_PADDED = 8
 _QUICK = 1.702
 _PARTS = (2, 4, 8, 16)
 # Abramowitz and Stegun 7.1.25, with an error of up to 2.5e-5.
@@ -132,9 +133,6 @@ def _list_other_axes(asked: RowFunction, operands: Operands) -> Iterator[Altered
             if axis != asked.axis % -rank and asked.x[axis] > 1:
                 says = f"goes along axis {rank + axis}, not along axis {asked.axis % rank}"
                 yield alter(says, own, replace(asked, axis=axis), operands)
-        whole = np.exp(operands["x"].astype(np.float64) - float(operands["x"].max()))
-        if len(asked.to_rows(operands["x"])) > 1:
-            yield AlteredRows("divides by the sum of all rows", own, whole / whole.sum())
         return
     x = operands["x"].astype(np.float64)
     weight = operands["weight"].astype(np.float64) if asked.has_weight else 1.0
@@ -160,20 +158,18 @@ def _list_parts_of_norms(norm: PlainNorm) -> Iterator[AlteredRows]:
     asked, rows, count = norm.asked, norm.rows, norm.rows.shape[1]
     own = CauseCode.SHAPE_SPECIFIC_KERNEL
     is_centred = asked.kind == "layernorm"
-    for kept in sorted({count - count % block for block in _BLOCKS} | {count - 1} - {0, count}, reverse=True):
-        if 0 < kept < count:
-            part = rows[:, :kept]
-            mean = find_mean(part) if is_centred else np.zeros((len(rows), 1))
-            variance = find_mean((part - mean) ** 2)
-            normalized = (rows - mean) / np.sqrt(variance + asked.eps)
-            what = "mean and variance" if is_centred else "the mean square"
-            yield AlteredRows(f"takes {what} of the first {kept:,} of {count:,} numbers", own,
-                              norm.finish(normalized))  # fmt: skip
-            if not is_centred:
-                short = rows / np.sqrt(variance * kept / count + asked.eps)
-                yield AlteredRows(f"sums the squares of the first {kept:,} of {count:,} numbers", own,
-                                  norm.finish(short))  # fmt: skip
-    for padded in sorted({-(-count // block) * block for block in _BLOCKS} - {count})[:8]:
+    for kept in _list_kept(count):
+        part = rows[:, :kept]
+        mean = find_mean(part) if is_centred else np.zeros((len(rows), 1))
+        variance = find_mean((part - mean) ** 2)
+        normalized = (rows - mean) / np.sqrt(variance + asked.eps)
+        what = "mean and variance" if is_centred else "the mean square"
+        yield AlteredRows(f"takes {what} of the first {kept:,} of {count:,} numbers", own, norm.finish(normalized))
+        if not is_centred:
+            short = rows / np.sqrt(variance * kept / count + asked.eps)
+            yield AlteredRows(f"sums the squares of the first {kept:,} of {count:,} numbers", own,
+                              norm.finish(short))  # fmt: skip
+    for padded in _list_padded(count):
         share = count / padded
         if is_centred:
             # Numbers that are not there are 0, so that their distance from the mean is the mean.
@@ -186,6 +182,16 @@ def _list_parts_of_norms(norm: PlainNorm) -> Iterator[AlteredRows]:
                               norm.finish((rows - mean) / np.sqrt(variance + asked.eps)))  # fmt: skip
         yield AlteredRows(f"divides the sum of squares by {padded:,}, not by {count:,}", own,
                           norm.divide(np.sqrt(norm.variance * share + asked.eps)))  # fmt: skip
+
+
+def _list_kept(count: int) -> list[int]:
+    """How many numbers of a row are read by who leaves out what is behind the last whole block, or the last number."""
+    return sorted({n for n in (count - 1, *(count - count % b for b in _BLOCKS)) if 0 < n < count}, reverse=True)
+
+
+def _list_padded(count: int) -> list[int]:
+    """How many numbers a row has with padding to whole blocks."""
+    return sorted({-(-count // block) * block for block in _BLOCKS} - {count})[:_MOST_PADDED]
 
 
 def _list_softmaxes(asked: RowFunction, operands: Operands) -> Iterator[AlteredRows]:
@@ -210,15 +216,14 @@ def _list_softmaxes(asked: RowFunction, operands: Operands) -> Iterator[AlteredR
     scaled = {"x": operands["x"].astype(np.float64) * math.log(2)}
     yield alter("takes powers of 2 in place of e", own, asked, scaled)
     parts = CauseCode.SHAPE_SPECIFIC_KERNEL
-    for kept in sorted({count - count % block for block in _BLOCKS} | {count - 1}, reverse=True):
-        if 0 < kept < count:
-            part = weights[:, :kept].sum(axis=1, keepdims=True)
-            yield AlteredRows(f"sums the first {kept:,} of {count:,} numbers", parts, asked.from_rows(weights / part))
+    for kept in _list_kept(count):
+        part = weights[:, :kept].sum(axis=1, keepdims=True)
+        yield AlteredRows(f"sums the first {kept:,} of {count:,} numbers", parts, asked.from_rows(weights / part))
     if count > 1:
         rest = weights[:, 1:].sum(axis=1, keepdims=True)
         yield AlteredRows("leaves the first number out of the sum", parts, asked.from_rows(weights / rest))
     largest = np.maximum(rows.max(axis=1, keepdims=True), 0)
-    for padded in sorted({-(-count // block) * block for block in _BLOCKS} - {count})[:8]:
+    for padded in _list_padded(count):
         # Numbers that are not there are 0, and exp(0) is 1.
         padding = (padded - count) * np.exp(-largest)
         shifted = np.exp(rows - largest)

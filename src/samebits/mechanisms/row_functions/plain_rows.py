@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from samebits.findings import Verdict
 from samebits.findings.causes import CauseCode
-from samebits.numbers.array import round_array_to_format
-from samebits.numbers.format import Format
 from samebits.problems.row_functions import RowFunction
 from samebits.sums.truth.row_functions import compute_in_float64
 
@@ -80,17 +78,12 @@ def find_mean(rows: Floats) -> Floats:
     return rows.mean(axis=1, keepdims=True)
 
 
-def round_to(values: Floats, format_: Format) -> Floats:
-    """Values in a narrower format."""
-    return round_array_to_format(values, format_)
-
-
 def alter(
     says: str, cause: CauseCode, asked: RowFunction, operands: Operands, *, is_fitted: bool = False
 ) -> AlteredRows:
     """A hypothesis that is a row function itself."""
-    computed = asked, {name: np.asarray(array, np.float64) for name, array in operands.items()}
-    return AlteredRows(says, cause, compute_altered(*computed), computed=computed, is_fitted=is_fitted)
+    values = compute_altered(asked, operands)
+    return AlteredRows(says, cause, values, computed=(asked, operands), is_fitted=is_fitted)
 
 
 def compute_altered(asked: RowFunction, operands: Operands) -> Floats:

@@ -26,7 +26,7 @@ from samebits.sums.bounds.row_functions import bound_row_function
 # The distance of NaN from a number, in shares of what rounding is likely to leave.
 _FAR = 1e9
 _LEAST_LEFT = 1e-5
-# Hypotheses are computed for so many numbers; of larger results, for their first rows.
+# Of larger results no hypothesis is computed.
 _MOST_NUMBERS = 2**22
 
 
@@ -39,10 +39,10 @@ class _Fit:
     in_parts: bool
 
     @property
-    def rank(self) -> tuple[bool, int, bool]:
-        """What explains all outputs comes first, then what leaves less, in steps of `thresholds.ALIKE`."""
+    def rank(self) -> tuple[int, bool]:
+        """What leaves less comes first, in steps of `thresholds.ALIKE`; of such as leave alike, what is not fitted."""
         step = math.floor(math.log(max(self.left, _LEAST_LEFT) / _LEAST_LEFT, thresholds.ALIKE))
-        return self.in_parts, step, self.altered.is_fitted
+        return step, self.altered.is_fitted
 
 
 def find_row_mechanism(reference: FormulaReference, operands: Operands, result: np.ndarray) -> Mechanism | None:
@@ -90,9 +90,7 @@ class _Search:
             near = [
                 other.altered.says
                 for other in fits
-                if other.in_parts == fit.in_parts
-                and other.left <= thresholds.ALIKE * fit.left + thresholds.TIE
-                and other.altered.says != altered.says
+                if other.left <= thresholds.ALIKE * fit.left + thresholds.TIE and other.altered.says != altered.says
             ]
             return Mechanism(
                 altered.cause, altered.verdict, f"{altered.says}, {where}" if where else altered.says,

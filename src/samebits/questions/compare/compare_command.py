@@ -242,9 +242,9 @@ def _compare_formula(asked: Formula | FormulaCase, data: DataChoice, options: Co
     from samebits.questions.given_formula import FormulaCase
 
     is_recorded = isinstance(asked, FormulaCase) and bool(asked.results)
-    problem = asked.problem if isinstance(asked, FormulaCase) else asked
-    installed = list_installed_for_formula(attention=isinstance(problem, Attention))
-    chosen = options.on or ([] if is_recorded else installed)
+    problem, chosen = asked.problem if isinstance(asked, FormulaCase) else asked, options.on
+    if not chosen and not is_recorded:
+        chosen = list_installed_for_formula(attention=isinstance(problem, Attention))
     with Narrator() as narrator:
         found = compare(
             asked, chosen, data=data.value, seed=options.seed, time_limit_s=options.time_limit_s,

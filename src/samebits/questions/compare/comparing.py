@@ -105,7 +105,7 @@ def compare(
             ran.append(run_on_both(runner, problem, exact_operands, operands, calls=often))
         found: list[Attribution | None] = [None] * len(ran)
         if attributes and (_some_differ(ran) or _some_deviate(ran, reference, exact)):
-            progress(_conclude_first(reference, exact, _name_apart(ran)), 1.0)
+            _say_first(reference, exact, _name_apart(ran), progress)
             found[len(recorded) :] = _attribute_all(runners, ran[len(recorded) :], reference, operands, progress)
         ran = _name_apart(ran)
         sides = [judge_ran(reference, exact, r, attribution) for r, attribution in zip(ran, found, strict=True)]
@@ -233,10 +233,11 @@ def _conclude(reference: Reference, ran: list[Ran], sides: list[Side], data: str
     )
 
 
-def _conclude_first(reference: Reference, exact: Reference, ran: list[Ran]) -> FirstVerdict:
-    """What is known of all sides before it is found out how they add."""
-    first = _conclude(reference, ran, [judge_ran(reference, exact, r, None) for r in ran], "")
-    return FirstVerdict.of(first.verdict, first.summary, "How each side adds is being looked for.")
+def _say_first(reference: Reference, exact: Reference, ran: list[Ran], progress: Progress) -> None:
+    """Says what is known of all sides before it is found out how they add, where somebody listens."""
+    if progress is not ignore_progress:
+        first = _conclude(reference, ran, [judge_ran(reference, exact, r, None) for r in ran], "")
+        progress(FirstVerdict.of(first.verdict, first.summary, "How each side adds is being looked for."), 1.0)
 
 
 def _name_common_cause(verdict: Verdict, sides: list[Side]) -> CauseCode | None:

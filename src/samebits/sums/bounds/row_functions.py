@@ -81,9 +81,8 @@ def bound_row_function(
         found = [np.nan_to_num(part, nan=np.inf, posinf=np.inf) for part in (worst + least, likely + least, farthest)]
     worst, likely, farthest = found
     arrays = [asked.from_rows(a) for a in (worst, np.minimum(likely, worst), np.maximum(farthest, worst), magnitudes)]
-    largest = float((find_format(asked.dtype) if asked.dtype == "float64" else FLOAT32).largest)
     with np.errstate(all="ignore"):
-        lost = _find_reach(asked, rows) >= largest
+        lost = _find_reach(asked, rows) >= float(wide.largest)
         if asked.kind in NORMS:
             # Squares that vanish leave 0 to divide by.
             least = 2.0**wide.smallest_normal_exponent
@@ -95,11 +94,9 @@ def bound_row_function(
 def _find_reach(asked: RowFunction, rows: Floats) -> Floats:
     """The largest value on the way to each row's outputs: sums of squares, cubes."""
     if asked.kind in NORMS:
-        with np.errstate(all="ignore"):
-            return (rows**2).sum(axis=1, keepdims=True)
+        return (rows**2).sum(axis=1, keepdims=True)
     power = 3 if asked.kind == "gelu" and asked.approximate == "tanh" else 1
-    with np.errstate(all="ignore"):
-        return np.abs(rows).max(axis=1, keepdims=True) ** power
+    return np.abs(rows).max(axis=1, keepdims=True) ** power
 
 
 def _round(moved: Floats, y: Floats, format_: Format, *, rounds_result: bool) -> Floats:
