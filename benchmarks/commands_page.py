@@ -26,7 +26,7 @@ def format_command(name: str, command: Any) -> str:
     options = [one for one in command.params if one.param_type_name == "option" and one.name != "help"]
     call = " ".join([f"samebits {name}", *(one.metavar or one.name.upper() for one in takes)])
     rows = [f"| `{_escape(one.metavar or one.name.upper())}` | {_escape(one.help)} | |" for one in takes]
-    rows += [f"| `{_say_names(one)}` | {_escape(one.help)} | {_say_default(one)}|" for one in options]
+    rows += [f"| `{_say_names(one)}` | {_escape(_say_help(one))} | {_say_default(one)}|" for one in options]
     declared = COMMANDS[name]
     return "\n".join(
         [
@@ -58,6 +58,12 @@ def _say_names(option: Any) -> str:
     choices = "|".join(type(option.default)) if isinstance(option.default, StrEnum) else "VALUE"
     value = "" if option.is_flag else f" {option.metavar or choices}"
     return _escape(", ".join(names) + value)
+
+
+def _say_help(option: Any) -> str:
+    """What an option is for; of one that only some subjects have, for which."""
+    group = getattr(option, "rich_help_panel", None)
+    return f"{group.lower()}: {option.help}" if group else option.help
 
 
 def _say_default(option: Any) -> str:

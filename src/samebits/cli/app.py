@@ -12,6 +12,7 @@ import typer.main
 from typer.exceptions import TyperException
 
 from samebits.cli.first_question import ask_first_question
+from samebits.cli.grouped_help import GroupedCommand
 from samebits.display.endings import TRACEBACK_VARIABLE, check_environment, say_error, say_system_error, say_unforeseen
 from samebits.display.printing import AGREE, TROUBLE, remember_typed
 from samebits.display.streams import prepare_streams, say
@@ -44,7 +45,8 @@ def _say_below(command: Command) -> str:
 
 COMMANDS: dict[str, Command] = {command.name: command for one in (*QUESTIONS, REPORT) for command in one.commands}
 for _one in COMMANDS.values():
-    app.command(_one.name, epilog=_say_below(_one), context_settings={**_HELP, **_one.context_settings})(_one.run)
+    _settings = {**_HELP, **_one.context_settings}
+    app.command(_one.name, cls=GroupedCommand, epilog=_say_below(_one), context_settings=_settings)(_one.run)
 
 
 @app.callback(invoke_without_command=True)

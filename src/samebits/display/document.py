@@ -8,6 +8,7 @@ from typing import Any, Literal
 from samebits.errors import FindingError
 from samebits.findings import Evidence, Fix, Verdict, is_agreement
 from samebits.findings.made import Made, say_made
+from samebits.findings.words.fix_words import puts_right
 
 # How a thing is coloured; always next to a word that says the same.
 Tone = Literal["good", "care", "bad", "open", "plain"]
@@ -144,9 +145,10 @@ def tell_evidence(evidence: list[Evidence], of: str = "") -> Section:
 
 def choose_remedy(fixes: list[Fix], verdict: Verdict) -> Remedy | None:
     """The first fix that was tried and helps; else, where something deviates, the first that is known to help."""
-    fix = next((fix for fix in fixes if fix.verified), None)
-    if fix is None and fixes and not is_agreement(verdict):
-        return Remedy(f"What is known to help ({_say_tried(fixes[0])}): {fixes[0].why}", fixes[0].setting)
+    fix = next((fix for fix in fixes if fix.verified and puts_right(fix)), None)
+    untried = next((fix for fix in fixes if not fix.verified), None)
+    if fix is None and untried is not None and not is_agreement(verdict):
+        return Remedy(f"What is known to help ({_say_tried(untried)}): {untried.why}", untried.setting)
     if fix is None:
         return None
     texts = [text for text in (fix.text or fix.setting, *fix.together_with) if text]
@@ -157,7 +159,9 @@ def choose_remedy(fixes: list[Fix], verdict: Verdict) -> Remedy | None:
 def _say_tried(fix: Fix) -> str:
     if not fix.verified:
         return "not tried here"
-    result = "the same bits" if fix.same_bits else fix.verdict_after
+    result = fix.verdict_after
+    if fix.same_bits:
+        result = "the same bits" if puts_right(fix) else f"the same bits, still {fix.verdict_after}"
     tried = f"tried: {result}" if result else "tried"
     if fix.time_before_s and fix.time_after_s:
         tried += f", {fix.time_after_s / fix.time_before_s:.2g} times as long"

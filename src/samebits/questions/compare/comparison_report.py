@@ -36,6 +36,7 @@ from samebits.display.visible_text import (
 )
 from samebits.engines.registry.runner_text import can_be_typed
 from samebits.findings import Comparison, Side, is_agreement
+from samebits.findings.words.fix_words import find_helping, say_result
 from samebits.findings.words.number_words import say_count
 from samebits.findings.words.place_words import EMULATE, name_engine, shorten_names
 from samebits.problems import Problem
@@ -223,7 +224,7 @@ def _say_fixes(found: Comparison) -> Iterator[Remark]:
     for fix in found.fixes:
         also = f" and {', '.join(fix.together_with)}" if fix.together_with else ""
         said = f"{fix.text or fix.setting}{also}"
-        after = "the same bits from every side" if fix.same_bits else f"all within rounding ({fix.verdict_after})"
+        after = say_result(fix, "all")
         took = ""
         if fix.time_before_s and fix.time_after_s:
             took = f"; time {fix.time_after_s / fix.time_before_s:.2g} x"
@@ -267,7 +268,7 @@ def _say_worst(side: Side, name: str) -> str:
 
 def _say_next(found: Comparison) -> Remark:
     kind = found.problem.split()[0].partition(".")[0]
-    helps = next((f for f in found.fixes if f.verified and f.text), None)
+    helps = find_helping(found.fixes)
     if helps is not None:
         texts = [helps.text or "", *helps.together_with]
         return Remark("next", f"run with the fix: {' '.join(f'--on {shlex.quote(t)}' for t in texts)}", verbatim=True)

@@ -26,6 +26,7 @@ from samebits.display.page_layout import (
 from samebits.display.visible_text import make_visible, say_of_bound
 from samebits.findings import is_agreement
 from samebits.findings.model_schema import ModelComparison, ModelSide, UnitFinding, UnitSide
+from samebits.findings.words.fix_words import find_helping, say_result
 from samebits.findings.words.level_words import say_level
 from samebits.findings.words.place_words import name_engine, shorten_names
 from samebits.networks.model_sentences import say_share, say_size, say_unit_name
@@ -182,7 +183,7 @@ def _say_observation(found: ModelComparison) -> Iterator[Remark]:
 def _say_fixes(found: ModelComparison) -> Iterator[Remark]:
     for fix in found.fixes:
         also = f" and {', '.join(fix.together_with)}" if fix.together_with else ""
-        after = "the same bits from every side" if fix.same_bits else f"all units within rounding ({fix.verdict_after})"
+        after = say_result(fix, "all units")
         took = ""
         if fix.time_before_s and fix.time_after_s:
             took = f"; time {fix.time_after_s / fix.time_before_s:.2g} x"
@@ -197,7 +198,7 @@ def _say_fixes(found: ModelComparison) -> Iterator[Remark]:
 
 
 def _say_next(found: ModelComparison, first: UnitFinding | None) -> Remark:
-    helps = next((f for f in found.fixes if f.verified and f.text), None)
+    helps = find_helping(found.fixes)
     if helps is not None:
         texts = [helps.text or "", *helps.together_with]
         return Remark("next", f"run with the fix: {' '.join(f'--on {shlex.quote(t)}' for t in texts)}", verbatim=True)

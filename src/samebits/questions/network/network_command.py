@@ -18,32 +18,46 @@ from samebits.questions.question import FindingKind, Question
 if TYPE_CHECKING:
     from samebits.findings.model_schema import ModelComparison
 
+# The heading under which a command's help has the options that only networks take.
+OF_A_NETWORK = "Of a network"
 NetworkInputs = Annotated[
-    str | None, typer.Option("--inputs", help="of a network: its inputs, an .npz of arrays by name; else random ones")
+    str | None,
+    typer.Option("--inputs", rich_help_panel=OF_A_NETWORK, help="an .npz of its inputs by name; else random ones"),
 ]
 NetworkRanges = Annotated[
     list[str] | None,
-    typer.Option("--range", help="of a network: NAME=LOW:HIGH, what a random input is drawn from; repeat it"),
+    typer.Option(
+        "--range", rich_help_panel=OF_A_NETWORK, help="NAME=LOW:HIGH, what a random input is drawn from; repeat it"
+    ),
 ]
 NetworkSizes = Annotated[
     list[str] | None,
-    typer.Option("--size", help="of a network: NAME=N or INPUT=1x3x224x224, sizes that it leaves open; repeat it"),
+    typer.Option(
+        "--size", rich_help_panel=OF_A_NETWORK, help="NAME=N or INPUT=1x3x224x224, sizes that it leaves open; repeat it"
+    ),
 ]
 NetworkReplay = Annotated[
-    bool, typer.Option("--replay", help="of a network: find the recipe of every unit and replay it (minutes)")
+    bool,
+    typer.Option(
+        "--replay", rich_help_panel=OF_A_NETWORK, help="find the recipe of every unit and replay it (minutes)"
+    ),
 ]
 NetworkCases = Annotated[
-    str | None, typer.Option("--save-cases", help="of a network: write the units that deviate to this folder")
+    str | None,
+    typer.Option("--save-cases", rich_help_panel=OF_A_NETWORK, help="write the units that deviate to this folder"),
 ]
 NetworkAgainst = Annotated[
     list[str] | None,
-    typer.Option("--against", help="of a network: another .onnx file of it, which is run and compared too (one)"),
+    typer.Option(
+        "--against", rich_help_panel=OF_A_NETWORK, help="another .onnx file of it, which is run and compared too (one)"
+    ),
 ]
 NetworkRecorded = Annotated[
     list[str] | None,
     typer.Option(
         "--recorded",
-        help="of a network: [NAME=]FILE, what a run elsewhere on the same --inputs returned, as a side; repeat it",
+        rich_help_panel=OF_A_NETWORK,
+        help="[NAME=]FILE, what a run elsewhere on the same --inputs returned, as a side; repeat it",
     ),
 ]
 

@@ -34,7 +34,7 @@ from samebits.questions.list.list_command import (
     is_list,
     run_list_command,
 )
-from samebits.questions.network.network_command import NetworkRanges, read_ranges, read_sizes
+from samebits.questions.network.network_command import OF_A_NETWORK, NetworkRanges, read_ranges, read_sizes
 from samebits.questions.question import Command, FindingKind, Question
 
 if TYPE_CHECKING:
@@ -68,7 +68,9 @@ SweepBatch = Annotated[
 NetworkSweepSizes = Annotated[
     list[str] | None,
     typer.Option(
-        "--size", help="of a network: batch={1..8}, the size to sweep by its name; others as compare has them"
+        "--size",
+        rich_help_panel=OF_A_NETWORK,
+        help="batch={1..8}, the size to sweep by its name; others as compare has them",
     ),
 ]
 SweepFixes = Annotated[
