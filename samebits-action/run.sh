@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# What the action does: COMPARE (on ENGINES, one a line) or CONFORMANCE; pages go to PAGES, the short form into the
-# summary of the job. Ends as the command ends: 0 agree, 1 differ or failed, 2 trouble.
+# What the action does: COMPARE (on ENGINES, one a line), SEAL (of MODEL, on ENGINES) or CONFORMANCE; pages go to PAGES,
+# the short form into the summary of the job. Ends as the command ends: 0 agree, 1 differ or failed, 2 trouble.
 set -uo pipefail
-if [ -z "${COMPARE:-}" ] && [ -z "${CONFORMANCE:-}" ]; then
-  echo "samebits-action: give compare or conformance" >&2
+if [ -z "${COMPARE:-}${SEAL:-}${CONFORMANCE:-}" ]; then
+  echo "samebits-action: give compare, seal or conformance" >&2
   exit 2
 fi
 mkdir -p "$PAGES"
@@ -15,11 +15,17 @@ publish() {
     && samebits report "$1" --as github
 }
 
+# A word for the caller, by the status of what ran: same, other, trouble.
+say_verdict() {
+  echo "verdict=$(case $1 in 0) echo "$2" ;; 1) echo "$3" ;; *) echo trouble ;; esac)" >> "$GITHUB_OUTPUT"
+}
+
+engines=()
+while IFS= read -r engine; do
+  [ -n "$engine" ] && engines+=(--on "$engine")
+done <<< "${ENGINES:-}"
+
 if [ -n "${COMPARE:-}" ]; then
-  engines=()
-  while IFS= read -r engine; do
-    [ -n "$engine" ] && engines+=(--on "$engine")
-  done <<< "${ENGINES:-}"
   # An empty list is an unbound one to the bash of macOS.
   samebits compare "$COMPARE" ${engines[@]+"${engines[@]}"} --json > "$PAGES/compare.json"
   worst=$?
@@ -29,6 +35,21 @@ if [ -n "${COMPARE:-}" ]; then
     publish "$PAGES/compare.json" || worst=2
   fi
   echo "verdict=$verdict" >> "$GITHUB_OUTPUT"
+fi
+
+if [ -n "${SEAL:-}" ]; then
+  sealed=0
+  # One check for each engine; the seal's own where none is named.
+  [ "${#engines[@]}" -gt 0 ] || engines=(--on "")
+  for ((at = 1; at < ${#engines[@]}; at += 2)); do
+    found="$PAGES/check$(((at + 1) / 2)).json"
+    samebits check "$SEAL" ${MODEL:+"$MODEL"} ${engines[at]:+--on "${engines[at]}"} --json > "$found"
+    status=$?
+    [ "$status" -lt 2 ] && { publish "$found" || status=2; }
+    [ "$status" -gt "$sealed" ] && sealed=$status
+  done
+  [ -n "${COMPARE:-}" ] || say_verdict "$sealed" same different
+  [ "$sealed" -gt "$worst" ] && worst=$sealed
 fi
 
 if [ -n "${CONFORMANCE:-}" ]; then
@@ -47,6 +68,6 @@ if [ -n "${CONFORMANCE:-}" ]; then
   # pytest's own: 1, tests failed; more, it could not run them.
   [ "$status" -gt 1 ] && status=2
   [ "$status" -gt "$worst" ] && worst=$status
-  [ -n "${COMPARE:-}" ] || echo "verdict=$(case $status in 0) echo passed ;; 1) echo failed ;; *) echo trouble ;; esac)" >> "$GITHUB_OUTPUT"
+  [ -n "${COMPARE:-}${SEAL:-}" ] || say_verdict "$status" passed failed
 fi
 exit "$worst"

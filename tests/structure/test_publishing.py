@@ -83,6 +83,21 @@ def test_the_action_compares(engine, status, verdict, tmp_path):
         assert f"**{verdict.upper()}**" in (tmp_path / "summary.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("engines", "status", "verdict"),
+    [("", 0, "same"), ("numpy\nemulate:direct acc=float16\n", 1, "different"), ("numpy\nnobody\n", 2, "trouble")],
+)
+def test_the_action_checks_seals(engines, status, verdict, tmp_path):
+    sealing = ["-m", "samebits", "seal", "linear x=4x64 w=8x64", "--on", "numpy", "-o", "net.seal"]
+    subprocess.run([sys.executable, *sealing], cwd=tmp_path, check=True, capture_output=True, timeout=300)
+    done = run_action(tmp_path, SEAL="net.seal", ENGINES=engines)
+    assert done.returncode == status, done.stderr
+    assert (tmp_path / "output").read_text() == f"verdict={verdict}\n"
+    # The seal holds on the first engine of all three, whatever the others do.
+    assert json.loads((tmp_path / "pages/check1.json").read_text())["holds"] is True
+    assert "**HOLDS**" in (tmp_path / "summary.md").read_text()
+
+
 KERNELS = """
 import numpy as np
 from samebits.testing import conformance
@@ -114,4 +129,4 @@ def test_tests_that_cannot_be_run_are_trouble(tmp_path):
 
 def test_the_action_wants_to_be_told_what_to_do(tmp_path):
     done = run_action(tmp_path)
-    assert (done.returncode, done.stderr) == (2, "samebits-action: give compare or conformance\n")
+    assert (done.returncode, done.stderr) == (2, "samebits-action: give compare, seal or conformance\n")
