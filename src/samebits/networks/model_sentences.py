@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from samebits.findings import Verdict, is_agreement
@@ -249,9 +249,9 @@ def _summarize_judged(
         )
     deviating = [s for s in ran if not is_agreement(s.verdict)]
     if deviating:
-        said = [_summarize_deviating(s, ran, first, alike) for s in deviating]
-        right = [shorten_names(ran)[s.name] for s in ran if is_agreement(s.verdict)]
-        said = list(dict.fromkeys(said))
+        short = shorten_names(ran)
+        said = _join_alike([(short[s.name], _summarize_deviating(s, ran, first, alike)) for s in deviating])
+        right = [short[s.name] for s in ran if is_agreement(s.verdict)]
         if right:
             plural = "are" if len(right) > 1 else "is"
             said.append(f"{' and '.join(right)} {plural} right: every {every}unit is within its bound.")
@@ -302,6 +302,17 @@ def _summarize_deviating(
     open_ = "is beyond its bound" if over is not None and over > 1 else "cannot be judged"
     verdicts = {"wrong": "is wrong", "downgrade": "loses precision", "undecided": open_}
     return f"{name} {verdicts[own.verdict]} in {unit}{more}."
+
+
+def _join_alike(said: Iterable[tuple[str, str]]) -> list[str]:
+    """Sentences that begin with a side's name, those that are the same but for the name as one."""
+    names: dict[str, list[str]] = {}
+    for name, sentence in said:
+        names.setdefault(sentence.removeprefix(name), []).append(name)
+    return [
+        (own[0] if len(own) == 1 else f"Each of {', '.join(own[:-1])} and {own[-1]}") + rest
+        for rest, own in names.items()
+    ]
 
 
 def say_size(found: ModelComparison) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
@@ -120,14 +121,24 @@ def _say_first(found: ModelComparison, unit: UnitFinding) -> Iterator[Remark]:
     yield Remark("first", say_unit_name(unit.name, unit.operators))
     if unit.problem:
         yield Remark("", unit.problem, verbatim=True)
+    short = shorten_names(found.sides)
+    said: dict[tuple[Remark, ...], list[str]] = {}
     for side in unit.sides:
-        yield Remark("", f"{shorten_names(found.sides)[side.name]}: {_say_unit_side(side)}")
-        if not is_agreement(side.verdict):
-            others = sum(s.deviating for s in found.sides if s.name == side.name) - 1
-            yield from (Remark("why", says) for says in _choose_evidence(side, others))
-        if side.recipe and side.replay:
-            share = f"({side.replay.count:,}/{side.replay.elements:,})"
-            yield Remark("recipe", f"{share} {side.recipe}", verbatim=True, rank=4)
+        said.setdefault(tuple(_say_of_side(found, side)), []).append(short[side.name])
+    for (heading, *more), names in said.items():
+        yield replace(heading, says=f"{', '.join(names)}: {heading.says}")
+        yield from more
+
+
+def _say_of_side(found: ModelComparison, side: UnitSide) -> Iterator[Remark]:
+    """What a side did in the first unit: its verdict, and why."""
+    yield Remark("", _say_unit_side(side))
+    if not is_agreement(side.verdict):
+        others = sum(s.deviating for s in found.sides if s.name == side.name) - 1
+        yield from (Remark("why", says) for says in _choose_evidence(side, others))
+    if side.recipe and side.replay:
+        share = f"({side.replay.count:,}/{side.replay.elements:,})"
+        yield Remark("recipe", f"{share} {side.recipe}", verbatim=True, rank=4)
 
 
 def _choose_evidence(side: UnitSide, others: int) -> list[str]:
