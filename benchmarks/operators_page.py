@@ -14,6 +14,7 @@ from samebits.networks.optimised_operators import NORMALIZATIONS, OPTIMISED
 from samebits.networks.product_nodes import PRODUCTS
 from samebits.networks.quantised_operators import OF_WORDS, QUANTISED
 from samebits.networks.recurrent_operations import RECURRENT
+from samebits.networks.scattering_operations import SCATTERS
 from samebits.networks.sequence_operators import SEQUENCES
 from samebits.networks.unrolled_loops import LOOPS
 
@@ -46,6 +47,8 @@ def describe(name: str, opset: int) -> tuple[str, str]:
         return "not judged: it draws its values", "-"
     if name in DECISIONS:
         return "exact for what was fed", "exact"
+    if name in SCATTERS:
+        return "exact: it moves values; with a reduction value and roundings", HIGHAM
     if name in MOVES:
         return "exact: it moves values", "exact"
     if name in (*SMOOTH, *KINKED, *MONOTONE):

@@ -234,3 +234,36 @@ def test_a_value_that_may_be_absent_is_there():
     model = make(made, fed, constants={"zero": np.zeros(1, np.float32)})
     assert tell(model, fed, {"y": fed["x"]}) == {"identical"}
     assert "identical" not in tell(model, fed, {"y": -fed["x"]})
+
+
+@pytest.mark.parametrize("opset", [16, 20])
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+@pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
+def test_a_grid_is_sampled_as_torch_does(mode, padding, opset):
+    """At the border ONNX's reference moves the point; PyTorch, and onnxruntime since 1.17, look up each pixel."""
+    torch = pytest.importorskip("torch")
+    name = {"linear": "bilinear", "cubic": "bicubic"}.get(mode, mode)
+    draws = np.random.default_rng(6)
+    for aligned in (0, 1):
+        x = draws.standard_normal((2, 3, 5, 6)).astype(np.float32)
+        grid = draws.uniform(-2.2, 2.2, (2, 4, 7, 2)).astype(np.float32)
+        given = {"mode": name if opset == 16 else mode, "padding_mode": padding, "align_corners": aligned}
+        model = make([node("GridSample", ["x", "grid"], ["y"], **given)], {"x": x, "grid": grid}, opset=opset)
+        sample = torch.nn.functional.grid_sample
+        y = sample(torch.tensor(x), torch.tensor(grid), name, padding, align_corners=bool(aligned)).numpy()
+        assert tell(model, {"x": x, "grid": grid}, {"y": y}) <= SOUND
+        y[1, 2, 3, 4] += 0.01
+        assert not tell(model, {"x": x, "grid": grid}, {"y": y}) & SOUND
+
+
+def test_volumes_are_sampled_as_torch_does():
+    torch = pytest.importorskip("torch")
+    draws = np.random.default_rng(7)
+    x = draws.standard_normal((1, 2, 4, 5, 3)).astype(np.float32)
+    grid = draws.uniform(-1.5, 1.5, (1, 3, 2, 4, 3)).astype(np.float32)
+    model = make([node("GridSample", ["x", "grid"], ["y"], padding_mode="border")], {"x": x, "grid": grid}, opset=20)
+    sample = torch.nn.functional.grid_sample
+    y = sample(torch.tensor(x), torch.tensor(grid), "bilinear", "border", align_corners=False).numpy()
+    assert tell(model, {"x": x, "grid": grid}, {"y": y}) <= SOUND
+    y[0, 1, 2, 1, 3] += 0.01
+    assert not tell(model, {"x": x, "grid": grid}, {"y": y}) & SOUND

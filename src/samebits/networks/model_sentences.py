@@ -200,6 +200,21 @@ def say_observed_inside() -> str:
     return "seen with the product's own output observed, which may change what the engine fuses"
 
 
+def say_inside(name: str, operator: str, says: str) -> str:
+    """What one operator of a unit did, looked at alone."""
+    return f"{name} ({operator}), observed inside the unit: {says}"
+
+
+def say_right_inside() -> str:
+    """Why a fusion is taken for the fault."""
+    return "with the values inside the unit observed, which keeps them from being fused, all of its operators are right"
+
+
+def say_fused() -> str:
+    """A unit whose operators are right one by one."""
+    return "computes something else where it fuses these operators"
+
+
 def say_share(share: float, others: int) -> str:
     """What becomes of the final difference without this unit's own error, where so many others deviate."""
     if share >= 0.995 and others:

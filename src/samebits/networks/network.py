@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,20 @@ class Node:
     attributes: Mapping[str, Any]
     # The node as its file has it, for running it.
     stored: Any
+
+
+def give_attributes(node: Node, attributes: Mapping[str, Any]) -> Node:
+    """The node with other attributes, and as a file has it: ONNX's reference reads that."""
+    import onnx
+
+    stored = onnx.NodeProto()
+    stored.CopyFrom(node.stored)
+    del stored.attribute[:]
+    own = {a.name: a for a in node.stored.attribute}
+    for name, value in attributes.items():
+        same = name in own and node.attributes.get(name) == value
+        stored.attribute.append(own[name] if same else onnx.helper.make_attribute(name, value))
+    return replace(node, attributes=attributes, stored=stored)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ from samebits.networks.reducing_operations import RULES as REDUCING
 from samebits.networks.reducing_operations import take_logarithm, take_norm
 from samebits.networks.region_operations import RULES as REGIONS
 from samebits.networks.resampling import RULES as RESAMPLING
+from samebits.networks.scattering_operations import is_reducing_scatter, scatter
 from samebits.networks.values import Rule, Value, as_value, list_floats, make_plain
 from samebits.numbers.format import FORMATS, numpy_dtype
 
@@ -182,6 +183,8 @@ def find_rule(node: Node, opset: int) -> Rule | None:
         return None
     if node.operator == "BatchNormalization" and node.attributes.get("training_mode"):
         return None
+    if is_reducing_scatter(node):
+        return scatter
     return _RULES.get(node.operator)
 
 
@@ -459,7 +462,7 @@ def _only_moves(node: Node, inputs: Sequence[Value | None]) -> bool:
     """Whether a node of MOVES computes nothing here: no sum of what is scattered, nothing dropped at random."""
     if node.operator == "Dropout" and len(inputs) > 2:
         return inputs[2] is None or not np.any(make_plain(inputs[2]))
-    return node.attributes.get("reduction", "none") == "none"
+    return not is_reducing_scatter(node)
 
 
 def _move_each(node: Node, inputs: Sequence[Value | None], opset: int) -> list[Value]:

@@ -5,12 +5,15 @@ Each is the node as it would be then, to be computed and compared with what an e
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from samebits.findings.causes import CauseCode
 from samebits.networks.network import Node
 from samebits.networks.pooling import find_pads
+from samebits.networks.product_nodes import PRODUCTS
+from samebits.networks.region_operations import CLAMPS
+from samebits.networks.resampling import EXTRAPOLATES
 
 _EPSILONS = (1e-5, 1e-6, 1e-3, 1e-12, 0.0)
 # Attributes that converters lose or change, with the values that frameworks give them.
@@ -55,6 +58,12 @@ _ATTRIBUTES: dict[str, dict[str, tuple[float | int | str, ...]]] = {
     "Attention": {"is_causal": (0, 1)},
 }  # fmt: skip
 _POOLS = ("AveragePool", "MaxPool", "LpPool")
+# What attributes are called in a sentence, and the causes of their loss that have names of their own.
+_PLAIN = {"pads": "padding", "auto_pad": "padding", "dilations": "dilation"}
+_CAUSES = {
+    "pads": CauseCode.PADDING, "auto_pad": CauseCode.PADDING, "perm": CauseCode.AXIS_ORDER,
+    "output_padding": CauseCode.TRANSPOSED_GEOMETRY, "output_shape": CauseCode.TRANSPOSED_GEOMETRY,
+}  # fmt: skip
 _SAME = {"SAME_UPPER": "SAME_LOWER", "SAME_LOWER": "SAME_UPPER"}
 # Operators that mean something else with their inputs in reverse, and how many of these come first.
 _ORDERED = {"Sub": 0, "Div": 0, "Pow": 0, "Mod": 0, "Concat": 0, "Where": 1}
@@ -74,10 +83,43 @@ def list_faults(node: Node, sizes: tuple[int, ...] | None) -> Iterator[Fault]:
                 yield dropped, said, {"attributes": {**node.attributes, name: value}}
     if node.operator in _POOLS:
         yield from _list_pools(node, sizes)
+    mode = str(node.attributes.get("mode", ""))
+    if node.operator == "GridSample" and mode in ("cubic", "bicubic"):
+        says = "moves points of GridSample that lie outside into the image, before it looks around them"
+        yield CauseCode.PADDING, says, _change(node, **{CLAMPS: 1})
+    if node.operator in ("Resize", "Upsample") and mode == "linear":
+        says = f"goes on past the first pixels of {node.operator} where it should stay there"
+        yield CauseCode.PADDING, says, _change(node, **{EXTRAPOLATES: 1})
     first = _ORDERED.get(node.operator)
     if first is not None and len(node.inputs) - first == 2 and all(node.inputs):
         reverse = (*node.inputs[:first], *node.inputs[first:][::-1])
         yield CauseCode.AXIS_ORDER, f"takes the inputs of {node.operator} in reverse", {"inputs": reverse}
+
+
+def list_lost(node: Node, opset: int) -> Iterator[Fault]:
+    """Each attribute and each input that the operator may do without, lost: its default is computed with."""
+    schema = _find_schema(node, opset)
+    required = {name for name, one in schema.attributes.items() if one.required} if schema else set[str]()
+    listed = _ATTRIBUTES.get(node.operator, {})
+    for name in node.attributes:
+        if name not in required and name not in listed and name != "kernel_shape":
+            kept = {other: value for other, value in node.attributes.items() if other != name}
+            said = f"ignores {node.operator}'s {_PLAIN.get(name, name)}"
+            yield _CAUSES.get(name, CauseCode.DROPPED_ATTRIBUTE), said, {"attributes": kept}
+    for i, formal in enumerate(schema.inputs if schema else ()):
+        # The bounds of a clip have words of their own.
+        optional = formal.option == formal.option.Optional and node.operator not in ("Clip", *PRODUCTS)
+        if optional and i < len(node.inputs) and node.inputs[i]:
+            inputs = (*node.inputs[:i], "", *node.inputs[i + 1 :])
+            yield CauseCode.DROPPED_ATTRIBUTE, f"ignores {node.operator}'s {formal.name}", {"inputs": inputs}
+
+
+def _find_schema(node: Node, opset: int) -> Any:
+    """What ONNX says of an operator; None of those that are not ONNX's own."""
+    import onnx
+
+    known = not node.stored.domain and onnx.defs.has(node.operator, opset, "")
+    return onnx.defs.get_schema(node.operator, opset, "") if known else None
 
 
 def _list_pools(node: Node, sizes: tuple[int, ...] | None) -> Iterator[Fault]:
@@ -92,22 +134,42 @@ def _list_pools(node: Node, sizes: tuple[int, ...] | None) -> Iterator[Fault]:
     if pads[:rank] != pads[rank:]:
         turned = (*pads[rank:], *pads[:rank])
         yield padding, f"exchanges the beginning and the end of {name}'s padding", _change(node, pads=turned)
-    if any(pads):
-        yield padding, f"ignores {name}'s padding", _change(node, pads=(0,) * 2 * rank)
     if sizes is not None and own.get("ceil_mode"):
         ends = find_pads(sizes[2:], own)
         whole = (*(begin for begin, _ in ends), *(end for _, end in ends))
         if whole != pads and name == "AveragePool":
             says = f"counts what {name}'s windows reach beyond the padding, where the size is rounded up"
             yield padding, says, _change(node, pads=whole, ceil_mode=0, count_include_pad=1)
+        if (kept := _keep_last_windows(sizes[2:], own)) is not None:
+            says = f"keeps windows of {name} that begin in the end padding"
+            yield padding, says, _change(node, pads=kept, ceil_mode=0)
     rounds = {1: "up", 0: "down"}[0 if own.get("ceil_mode") else 1]
     yield dropped, f"rounds {name}'s size {rounds}", _change(node, ceil_mode=0 if own.get("ceil_mode") else 1)
     for attribute in ("strides", "kernel_shape", "dilations"):
         value = tuple(own.get(attribute) or ())
         if len(set(value)) > 1:
             yield dropped, f"exchanges the {attribute} of {name}'s axes", _change(node, **{attribute: value[::-1]})
-    if any(d != 1 for d in own.get("dilations") or ()):
-        yield dropped, f"ignores {name}'s dilation", _change(node, dilations=(1,) * rank)
+
+
+def _keep_last_windows(sizes: tuple[int, ...], own: Mapping[str, Any]) -> tuple[int, ...] | None:
+    """Paddings with which windows that rounding up would make, and ONNX leaves out, are there; None without such."""
+    ends, kept = find_pads(sizes, own), []
+    rank = len(ends)
+    pads = tuple(own.get("pads") or (0,) * 2 * rank)
+    strides = tuple(own.get("strides") or (1,) * rank)
+    for axis, (begin, end) in enumerate(ends):
+        over = pads[rank + axis] - end
+        left = (sizes[axis] + begin + pads[rank + axis] - _reach(own, axis)) % strides[axis]
+        kept.append(end + strides[axis] - left if left and over == 0 else end)
+    if [end for _, end in ends] == kept or own.get("auto_pad", "NOTSET") != "NOTSET":
+        return None
+    return (*(begin for begin, _ in ends), *kept)
+
+
+def _reach(own: Mapping[str, Any], axis: int) -> int:
+    """How many cells a window spans along an axis."""
+    dilations = own.get("dilations") or (1,) * len(own["kernel_shape"])
+    return (own["kernel_shape"][axis] - 1) * dilations[axis] + 1
 
 
 def _change(node: Node, **attributes: Any) -> dict[str, Any]:

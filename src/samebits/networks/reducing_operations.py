@@ -19,11 +19,11 @@ Axes = tuple[int, ...]
 _OPSET_OF_BLOCKS = 18
 
 
-def _find_axes(node: Node, inputs: Sequence[Value | None], rank: int) -> Axes | None:
-    """The axes of a reduction; None where nothing is reduced."""
+def _find_axes(node: Node, inputs: Sequence[Value | None], rank: int) -> Axes:
+    """The axes of a reduction; none where nothing is reduced: what is done to each element is done all the same."""
     axes = read_whole(inputs[1] if len(inputs) > 1 else None) or tuple(node.attributes.get("axes", ()))
     if not axes and node.attributes.get("noop_with_empty_axes"):
-        return None
+        return ()
     return tuple(sorted({i % rank for i in axes})) or tuple(range(rank))
 
 
@@ -33,10 +33,7 @@ def _reduce(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
     if name.startswith("Global"):
         axes, keeps = tuple(range(2, rank)), True
     else:
-        found_axes, keeps = _find_axes(node, inputs, rank), bool(node.attributes.get("keepdims", 1))
-        if found_axes is None:
-            return [x]
-        axes = found_axes
+        axes, keeps = _find_axes(node, inputs, rank), bool(node.attributes.get("keepdims", 1))
     if not x.value.size:
         raise NoReferenceError("nothing is reduced")
     found = _REDUCTIONS[name](a, x, axes)

@@ -8,7 +8,7 @@ Sources: ONNX's operators of these names; sums in any order by Higham, chapter 4
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -16,14 +16,19 @@ from samebits.limits import STEPS
 from samebits.networks import bounded
 from samebits.networks.bounded import Arithmetic, Bounded, Floats
 from samebits.networks.network import Node
-from samebits.networks.pooling import evaluate_plainly
 from samebits.networks.values import Rule, Value, list_floats
 
 # A place is made of a scale, a size, a division and a few sums; engines make it in float32 at most as exactly.
 _PLACE_ROUNDINGS = 16
 # Between pixels: two weights of one direction, two of the other, their products, and a sum of four.
 _WEIGHT_ROUNDINGS = 12
-_OPSET_OF_GRIDS = 20
+# Along one axis.
+_TAPS = {"nearest": 1, "linear": 2, "cubic": 4}
+# The weight that ONNX and PyTorch give to pixels two away.
+_CUBIC = -0.75
+_NEWER_MODES = {"bilinear": "linear", "bicubic": "cubic"}
+# Marks a GridSample that moves points outside the image into it, and not the pixels around them one by one.
+CLAMPS = "samebits.clamps"
 
 
 def _find_places(start: Floats, extent: Floats, bins: int, samples: int) -> Floats:
@@ -233,10 +238,13 @@ def _read_between(a: Arithmetic, x: Bounded, places: Floats, off: Floats, sizes:
 def _sample_grid(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value] | None:
     """Values between pixels: positions are computed in the unit's format, slopes are at most two pixels' distance."""
     x, grid = list_floats(inputs)
-    mode = str(node.attributes.get("mode", "linear"))
-    value = evaluate_plainly(node, [x.value, grid.value], _OPSET_OF_GRIDS)[0]
-    if mode == "nearest":
-        return [_take_nearest(a, node, x, grid, value)]
+    if grid.value.shape[-1] != x.value.ndim - 2 or not x.value.size:
+        return None
+    if node.attributes.get(CLAMPS):
+        grid = Bounded(_clamp(node, grid.value, x.value.shape[2:]), grid.error, grid.magnitude)
+    mode = _NEWER_MODES.get(str(node.attributes.get("mode", "linear")), str(node.attributes.get("mode", "linear")))
+    STEPS.check(grid.value.size * x.value.shape[1] * _TAPS[mode] ** grid.value.shape[-1], "what a GridSample reads")
+    value = _sample(node, x.value, grid.value, mode)
     size = max(x.value.shape[2:])
     largest = float(np.abs(x.value).max(initial=0.0) + x.error.max(initial=0.0))
     slope = 4.0 if mode in ("cubic", "bicubic") else 2.0
@@ -246,13 +254,72 @@ def _sample_grid(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> l
     return [Bounded(value, np.full_like(value, reach), np.abs(value))]
 
 
+def _sample(node: Node, x: Floats, grid: Floats, mode: str) -> Floats:
+    """The images at the points of a grid; padding is looked up pixel by pixel, as PyTorch does."""
+    n, channels, *sizes = x.shape
+    rank = len(sizes)
+    aligned, padding = bool(node.attributes.get("align_corners")), str(node.attributes.get("padding_mode", "zeros"))
+    if padding == "zeros":
+        # A ring of zeros stands for all that lies outside.
+        x = np.pad(x, [(0, 0), (0, 0), *[(1, 1)] * rank])
+    taps: list[list[tuple[np.ndarray, Floats]]] = []
+    for axis, size in enumerate(sizes):
+        at = grid[..., rank - 1 - axis]
+        at = (at + 1) / 2 * (size - 1) if aligned else ((at + 1) * size - 1) / 2
+        taps.append([(_look_up(place, size, padding, aligned), weight) for place, weight in _list_taps(at, mode)])
+    found = np.zeros((n, channels, *grid.shape[1:-1]))
+    which = np.arange(n).reshape(-1, *[1] * rank)
+    for chosen in itertools.product(*taps):
+        weight = np.prod([w for _, w in chosen], axis=0)
+        read = x[(which, slice(None), *(place for place, _ in chosen))]
+        found += weight[:, None] * np.moveaxis(read, -1, 1)
+    return found
+
+
+def _list_taps(at: Floats, mode: str) -> Iterator[tuple[Floats, Floats]]:
+    """Along one axis: the pixels that are read, and their weights."""
+    if mode == "nearest":
+        yield np.rint(at), np.ones_like(at)
+        return
+    first = np.floor(at)
+    share = at - first
+    if mode == "linear":
+        yield from ((first, 1 - share), (first + 1, share))
+        return
+    for step in range(-1, 3):
+        away = np.abs(share - step)
+        near = (_CUBIC + 2) * away**3 - (_CUBIC + 3) * away**2 + 1
+        far = _CUBIC * (away**3 - 5 * away**2 + 8 * away - 4)
+        yield first + step, np.where(away <= 1, near, far)
+
+
+def _look_up(place: Floats, size: int, padding: str, aligned: bool) -> np.ndarray:
+    """Pixels that exist, in place of those that do not."""
+    # Points that are no numbers lie nowhere.
+    place = np.nan_to_num(place)
+    if padding == "zeros":
+        return np.clip(place + 1, 0, size + 1).astype(int)
+    if padding == "reflection":
+        low, span = (0.0, size - 1.0) if aligned else (-0.5, float(size))
+        away = np.abs(place - low) % (2 * span) if span else np.zeros_like(place)
+        place = low + np.minimum(away, 2 * span - away)
+    return np.clip(place, 0, size - 1).astype(int)
+
+
+def _clamp(node: Node, places: Floats, sizes: Sequence[int]) -> Floats:
+    """Points outside the image moved between the middles of its first and last pixels; x comes first."""
+    aligned = bool(node.attributes.get("align_corners"))
+    most = np.array([1.0 if aligned else 1.0 - 1.0 / size for size in sizes[::-1]])
+    return np.where((np.abs(places) > 1).any(-1, keepdims=True), np.clip(places, -most, most), places)
+
+
 def _take_nearest(a: Arithmetic, node: Node, x: Bounded, grid: Bounded, value: Floats) -> Bounded:
     """The nearest pixels; where what a position is off by could choose another one, either may be right."""
     off = grid.error + 8 * a.unit * np.maximum(1.0, np.abs(grid.value))
-    error = evaluate_plainly(node, [x.error, grid.value], _OPSET_OF_GRIDS)[0]
+    error = _sample(node, x.error, grid.value, "nearest")
     for signs in itertools.product((-1.0, 1.0), repeat=grid.value.shape[-1]):
         moved = grid.value + np.array(signs) * off
-        other, own = (evaluate_plainly(node, [part, moved], _OPSET_OF_GRIDS)[0] for part in (x.value, x.error))
+        other, own = (_sample(node, part, moved, "nearest") for part in (x.value, x.error))
         error = np.maximum(error, np.abs(other - value) + own)
     return Bounded(value, error, np.abs(value))
 

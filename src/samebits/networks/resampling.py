@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from samebits.networks.bounded import Arithmetic, Bounded, Floats
-from samebits.networks.network import Node
+from samebits.networks.network import Node, give_attributes
 from samebits.networks.pooling import NoReferenceError, evaluate_plainly
 from samebits.networks.values import Rule, Value, list_floats
 
@@ -19,12 +19,16 @@ _OPSET_OF_RESIZE, _OPSET_OF_UPSAMPLE = 18, 9
 # Positions are made of a size, a scale and two additions, in float32 whatever the data's format.
 _POSITION_ROUNDINGS = 8 * 2.0**-24
 _CROPS = "tf_crop_and_resize"
+# Marks a linear Resize that goes on past the first element of an axis where it should stay there.
+EXTRAPOLATES = "samebits.extrapolates"
 
 
 def _resize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
     x = list_floats(inputs[:1])[0]
     others = [None if v is None else (v.value.astype(np.float32) if isinstance(v, Bounded) else v) for v in inputs[1:]]
     opset = _OPSET_OF_UPSAMPLE if node.operator == "Upsample" else _OPSET_OF_RESIZE
+    if node.attributes.get(EXTRAPOLATES):
+        return [_extrapolate(a, node, x, others)]
     value = evaluate_plainly(node, [x.value, *others], opset)[0]
     _check_corners(node, x.value.shape, value.shape, others)
     mode = node.attributes.get("mode", "nearest")
@@ -40,6 +44,37 @@ def _resize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
     reach = 2.0 * x.error.max(initial=0.0)
     unit = max(a.unit, 2.0**-24)
     return [Bounded(value, np.full_like(value, reach + 8 * size * unit * largest), np.abs(value))]
+
+
+def _extrapolate(a: Arithmetic, node: Node, x: Bounded, others: Sequence[np.ndarray | None]) -> Bounded:
+    """Linear, as if the first two elements of an axis lay on a line that goes on before them."""
+    plain = {name: value for name, value in node.attributes.items() if name != EXTRAPOLATES}
+    right = list_floats(_resize(a, give_attributes(node, plain), [x, *others]))[0]
+    found = x.value
+    way = plain.get("coordinate_transformation_mode", "half_pixel")
+    for axis, (size, out, scale) in _list_scales(node, x.value.shape, right.value.shape, others).items():
+        positions = _find_positions(np.arange(out, dtype=np.float64), scale, size, out, way)
+        first = np.clip(np.floor(positions), 0, size - 1).astype(int)
+        second = np.minimum(first + 1, size - 1)
+        share = np.reshape(positions - first, [-1 if i == axis else 1 for i in range(found.ndim)])
+        found = np.take(found, first, axis) * (1 - share) + np.take(found, second, axis) * share
+    return Bounded(found, 3 * right.error, np.abs(found))
+
+
+def _list_scales(
+    node: Node, before: Sequence[int], after: Sequence[int], others: Sequence[np.ndarray | None]
+) -> dict[int, tuple[int, int, float]]:
+    """By axis that changes: the size before and after, and the scale."""
+    axes = [int(i) % len(before) for i in node.attributes.get("axes", range(len(before)))]
+    scales = others[1] if len(others) > 1 else others[0] if node.operator == "Upsample" else None
+    given = node.attributes.get("scales", scales)
+    found: dict[int, tuple[int, int, float]] = {}
+    for place, axis in enumerate(axes):
+        size, out = before[axis], after[axis]
+        scale = float(given[place]) if given is not None and len(given) else out / size
+        if out != size or scale != 1.0:
+            found[axis] = size, out, scale
+    return found
 
 
 def _check_corners(
@@ -61,14 +96,7 @@ def _take_nearest(
     if way == _CROPS or node.attributes.get("antialias"):
         raise NoReferenceError("no bound for this way of resizing")
     found = x
-    axes = [int(i) % x.value.ndim for i in node.attributes.get("axes", range(x.value.ndim))]
-    scales = others[1] if len(others) > 1 else others[0] if node.operator == "Upsample" else None
-    for place, axis in enumerate(axes):
-        size, out = x.value.shape[axis], shape[axis]
-        given = node.attributes.get("scales", scales)
-        scale = float(given[place]) if given is not None and len(given) else out / size
-        if out == size and scale == 1.0:
-            continue
+    for axis, (size, out, scale) in _list_scales(node, x.value.shape, shape, others).items():
         positions = _find_positions(np.arange(out, dtype=np.float64), scale, size, out, way)
         off = _POSITION_ROUNDINGS * (np.abs(positions) + 1.0)
         rounding = str(node.attributes.get("nearest_mode", "round_prefer_floor"))

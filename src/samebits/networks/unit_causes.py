@@ -14,15 +14,15 @@ from samebits.findings.causes import CauseCode
 from samebits.mechanisms.quantised.integer_sums import PairOrder
 from samebits.mechanisms.search.recalled import Recalled
 from samebits.mechanisms.search.recorded_case import explain_case
-from samebits.networks.bounded import Floats
 from samebits.networks.inner_values import list_inner
-from samebits.networks.model_sentences import say_observed_inside
-from samebits.networks.network import Network, Node
+from samebits.networks.model_sentences import say_fused, say_inside, say_observed_inside, say_right_inside
+from samebits.networks.network import Network, Node, give_attributes
 from samebits.networks.operations import MOVES
-from samebits.networks.operator_faults import list_faults
+from samebits.networks.operator_faults import list_faults, list_lost
 from samebits.networks.product_nodes import LIFT, PRODUCTS, SATURATES, find_product
 from samebits.networks.turned_units import turn_unit
-from samebits.networks.unit_judging import UnitJudgement
+from samebits.networks.unit_formats import find_narrow
+from samebits.networks.unit_judging import UnitJudgement, judge_unit
 from samebits.networks.unit_reference import OutputReference, refer_unit
 from samebits.networks.units import Unit
 from samebits.numbers.format import numpy_dtype
@@ -35,11 +35,6 @@ from samebits.sums.truth import compute_truth
 
 # Observes values that are inside units: what the network's runner returns for them.
 Observe = Callable[[list[str]], Mapping[str, np.ndarray]]
-# Formats whose numbers a result has only where it was rounded to them, with the significand bits that they lack; of
-# float16 the range is narrower too.
-_NARROW = (("bfloat16", 16), ("float16", 13), ("TF32", 13))
-# Fewer values than this fit a narrow format by chance.
-_FEWEST = 8
 
 
 @dataclass(frozen=True)
@@ -68,7 +63,7 @@ class UnitCauses:
     def find(self, judged: UnitJudgement) -> tuple[UnitJudgement, ProductCase | None]:
         """The judgement with its cause, where one was found, and the case of the product that shows it."""
         if any(self.seen[v].shape != r.truth.shape for v, r in self.references.items() if r.bound is not None):
-            return self._find_shape(judged) or judged, None
+            return self._find_shape(judged) or self._find_inside(judged) or judged, None
         nan = self._find_lost_nan(judged) if judged.beyond else None
         if nan is not None:
             return nan, next(self._list_cases(), None)
@@ -81,7 +76,7 @@ class UnitCauses:
         if not judged.beyond:
             return self._find_format(judged, shown) or judged, shown
         found = self._find_narrow_operands(judged) or self._find_behind(judged) or self._find_format(judged, shown)
-        return found or judged, shown
+        return found or self._find_inside(judged) or judged, shown
 
     def _list_cases(self) -> Iterator[ProductCase]:
         """The unit as one problem where it is that; then each of its products, observed on its own."""
@@ -187,6 +182,50 @@ class UnitCauses:
                 return _wrong(judged, cause, says, "statistics")
         return None
 
+    def _find_inside(self, judged: UnitJudgement) -> UnitJudgement | None:
+        """The judgement with what one operator of several does, each observed, or with that together they go wrong."""
+        if len(self.unit.places) < 2:
+            return None
+        nodes = [self.network.nodes[p] for p in self.unit.places]
+        inner = [v for n in nodes for v in n.outputs if v and v not in self.folded and v not in self.seen]
+        try:
+            values = {**self.seen, **(self.observe([*inner, *self.unit.outputs]) if inner else {})}
+        except SamebitsError:
+            return None
+        are_right = bool(inner)
+        for place, node in zip(self.unit.places, nodes, strict=True):
+            products = (place,) if place in self.unit.products else ()
+            read = tuple(v for v in node.inputs if v and v not in self.folded)
+            made = tuple(v for v in node.outputs if v in values)
+            if not made or not all(v in values for v in read):
+                are_right = False
+                continue
+            alone = Unit(node.name, (place,), read, made, (node.operator,), products)
+            references = refer_unit(self.network, self.folded, alone, values)
+            own = judge_unit(self.network, self.folded, alone, values, references)
+            if own.beyond:
+                found, _ = replace(self, unit=alone, seen=values, references=references).find(own)
+                return self._take_inside(judged, found, node)
+            are_right &= own.is_judged and is_agreement(own.verdict)
+        if not are_right:
+            return None
+        told = Evidence("structure", say_right_inside())
+        evidence = (told, *judged.evidence)
+        return replace(
+            judged, cause=CauseCode.FUSION, cause_certainty="statistics", says=say_fused(), evidence=evidence
+        )
+
+    def _take_inside(self, judged: UnitJudgement, found: UnitJudgement, node: Node) -> UnitJudgement:
+        """The unit's judgement with what was found of one of its operators."""
+        told = [Evidence(e.kind, say_inside(node.name, node.operator, e.says)) for e in found.evidence[:1]]
+        return replace(
+            judged,
+            cause=found.cause,
+            cause_certainty=found.cause_certainty,
+            says=found.says,
+            evidence=(*told, *judged.evidence),
+        )
+
     def _refer(self, nodes: tuple[Node, ...]) -> dict[str, OutputReference] | None:
         """What the unit returns with other nodes; None where that cannot be computed."""
         try:
@@ -229,6 +268,8 @@ class UnitCauses:
                 if len(node.inputs) > 2 and node.inputs[2]:
                     says = f"leaves out the bias of {node.operator}"
                     yield dropped, says, _with(nodes, place, inputs=node.inputs[:2])
+                for cause, says, changes in list_lost(node, self.network.opset):
+                    yield cause, says, _with(nodes, place, **changes)
                 continue
             if node.operator == "Clip":
                 given = (*node.inputs, "", "")[:3]
@@ -237,7 +278,8 @@ class UnitCauses:
                     altered = _with(nodes, place, inputs=kept, attributes=trimmed)
                     yield fused, f"loses the clip's {lost} bound", altered
             first = self.seen.get(node.inputs[0]) if node.inputs else None
-            for cause, says, changes in list_faults(node, None if first is None else first.shape):
+            faults = list_faults(node, None if first is None else first.shape)
+            for cause, says, changes in (*faults, *list_lost(node, self.network.opset)):
                 yield cause, says, _with(nodes, place, **changes)
             yield from ((fused, says, altered) for says, altered in self._leave_out(place))
 
@@ -291,12 +333,12 @@ class UnitCauses:
             return None
         outputs = [self.references[v] for v in self.unit.outputs]
         known = [(self.seen[v], r.value, r.bound) for v, r in zip(self.unit.outputs, outputs, strict=True)]
-        if (found := _find_narrow(known, several=len(self.unit.products) != 1)) is None and shown is not None:
+        if (found := find_narrow(known, several=len(self.unit.products) != 1)) is None and shown is not None:
             problem, operands = shown.case.problem, shown.case.operands
             truth = compute_truth(problem, operands).values
             bound = bound_errors(problem, operands, truth)
             result = shown.case.results[self.side]
-            found = _find_narrow([(result, truth.astype(np.float64), bound)], several=False)
+            found = find_narrow([(result, truth.astype(np.float64), bound)], several=False)
         if found is None:
             return None
         cause, says = found
@@ -308,54 +350,6 @@ class UnitCauses:
             cause_certainty="statistics",
             says=says,
         )
-
-
-def _find_narrow(
-    known: list[tuple[np.ndarray, Floats, Floats | None]], *, several: bool
-) -> tuple[CauseCode, str] | None:
-    """The format that all results fit, as a cause; `known` has each result with its true values and their bound.
-
-    One rounding at the end takes a result no farther than the format's error; a result farther off was kept in the
-    format before. With `several` products this cannot be decided.
-    """
-    # All numbers of float16 are those of float32; bfloat16 has fewer digits than either.
-    floats = [(result, value) for result, value, _ in known if result.dtype in (np.float32, np.float16)]
-    joined = _join_numbers([result.astype(np.float32) for result, _ in floats])
-    if joined.size < _FEWEST:
-        return None
-    with np.errstate(over="ignore"):
-        right = _join_numbers([value.astype(result.dtype).astype(np.float32) for result, value in floats])
-    for name, lacking in _NARROW:
-        # Where what is right has numbers of the format only, they say nothing.
-        if not _are_numbers_of(joined, name, lacking) or _are_numbers_of(right, name, lacking):
-            continue
-        unit = 2.0 ** -(24 - lacking)
-        once = several or not any(
-            (np.abs(result.astype(np.float64) - value) > bound + unit * (np.abs(value) + bound)).any()
-            for result, value, bound in known
-            if bound is not None
-        )
-        if once:
-            return CauseCode.REDUCED_PRECISION_OPERANDS, f"returns numbers of {name} only"
-        says = f"returns numbers of {name} only, farther from the truth than one rounding:"
-        if any(result.dtype != np.float32 for result, _ in floats):
-            # What it multiplies has two bytes, too, and is as likely to have been rounded.
-            return CauseCode.REDUCED_PRECISION_OPERANDS, f"{says} its operands or sums were in it, too"
-        return CauseCode.LOW_PRECISION_ACCUMULATOR, f"{says} its sums were kept in it"
-    return None
-
-
-def _join_numbers(arrays: list[np.ndarray]) -> np.ndarray:
-    """All finite numbers of float32 arrays that are not zero."""
-    joined = np.concatenate([array.reshape(-1) for array in arrays]) if arrays else np.empty(0, np.float32)
-    return np.ascontiguousarray(joined[np.isfinite(joined) & (joined != 0)])
-
-
-def _are_numbers_of(numbers: np.ndarray, name: str, lacking: int) -> bool:
-    """Whether all numbers of float32 are of a narrower format, which has so many bits less."""
-    with np.errstate(over="ignore"):
-        fits = name != "float16" or bool((numbers.astype(np.float16).astype(np.float32) == numbers).all())
-    return fits and not (numbers.view(np.uint32) & ((1 << lacking) - 1)).any()
 
 
 def state_whole(
@@ -444,25 +438,11 @@ def _round_to(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def _with(nodes: tuple[Node, ...], place: int, **changes: object) -> tuple[Node, ...]:
-    attributes = changes.get("attributes")
+    node, attributes = nodes[place], changes.pop("attributes", None)
     if isinstance(attributes, Mapping):
-        changes["stored"] = _store(nodes[place], attributes)
-    node = replace(nodes[place], **changes)  # type: ignore[arg-type]  (fields of a node)
+        node = give_attributes(node, attributes)
+    node = replace(node, **changes)  # type: ignore[arg-type]  (fields of a node)
     return (*nodes[:place], node, *nodes[place + 1 :])
-
-
-def _store(node: Node, attributes: Mapping[str, object]) -> object:
-    """The node as ONNX stores it, with other attributes: ONNX's reference reads these."""
-    import onnx
-
-    stored = onnx.NodeProto()
-    stored.CopyFrom(node.stored)
-    del stored.attribute[:]
-    own = {a.name: a for a in node.stored.attribute}
-    for name, value in attributes.items():
-        same = name in own and node.attributes.get(name) == value
-        stored.attribute.append(own[name] if same else onnx.helper.make_attribute(name, value))
-    return stored
 
 
 def _identity(value: str, node: Node) -> object:

@@ -31,12 +31,20 @@ class TractEngine(OnnxReader):
 
     def compile_onnx(self, model: Any) -> Compiled:
         with open_folder() as folder:
-            runnable = self.tract.onnx().load(write_model(folder, model)).into_model().into_runnable()
+            runnable = self._read(write_model(folder, model)).into_runnable()
         fed, made = list_fed(model), list_made(model)
+        # Older releases call it a value.
+        tensor = self.tract.Tensor if hasattr(self.tract, "Tensor") else self.tract.Value
 
         def run(inputs: Arrays, wanted: Sequence[str]) -> dict[str, np.ndarray]:
-            found = runnable.run([self.tract.Tensor.from_numpy(inputs[name]) for name in fed])
+            found = runnable.run([tensor.from_numpy(inputs[name]) for name in fed])
             named = dict(zip(made, found, strict=True))
             return {name: np.array(named[name].to_numpy()) for name in wanted}
 
         return run
+
+    def _read(self, path: str) -> Any:
+        """A file as a model, optimised; releases call the same steps by other names."""
+        reader = self.tract.onnx()
+        read = reader.load(path) if hasattr(reader, "load") else reader.model_for_path(path)
+        return read.into_model() if hasattr(read, "into_model") else read.into_optimized()
