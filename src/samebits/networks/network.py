@@ -87,6 +87,11 @@ class Network:
     # Those of them that are computed, with what rounding may do to them on the way.
     folded_bounds: dict[str, Bounded] = field(default_factory=dict[str, Bounded], init=False, repr=False, compare=False)
 
+    def replace_node(self, place: int, inputs: tuple[str, ...]) -> Network:
+        """The network where one node reads other values."""
+        node = replace(self.nodes[place], inputs=inputs)
+        return replace(self, nodes=(*self.nodes[:place], node, *self.nodes[place + 1 :]))
+
     @functools.cached_property
     def producers(self) -> dict[str, int]:
         """Which node makes a value, by its place."""

@@ -21,7 +21,7 @@ from samebits.networks.product_nodes import SATURATES
 from samebits.networks.quantising_operations import RULES as QUANTISING
 from samebits.networks.quantising_operations import WHOLE_PRODUCTS
 from samebits.networks.reducing_operations import RULES as REDUCING
-from samebits.networks.reducing_operations import take_logarithm, take_norm
+from samebits.networks.reducing_operations import reduce_whole, take_logarithm, take_norm
 from samebits.networks.region_operations import RULES as REGIONS
 from samebits.networks.resampling import RULES as RESAMPLING
 from samebits.networks.scattering_operations import is_reducing_scatter, scatter
@@ -137,6 +137,8 @@ MOVES = (
     "Squeeze", "Tile", "Transpose", "Unsqueeze", "Where", "CenterCropPad", "Compress", "MaxUnpool", "OneHot",
     "ReverseSequence", "TensorScatter", "Trilu",
 )  # fmt: skip
+# Marks a normalisation whose mean and variance are taken over the batch, too.
+JOINS_BATCH = "samebits.joins_batch"
 # What they return follows from sizes alone.
 OF_SIZES = ("ConstantOfShape", "EyeLike", "Shape", "Size")
 # Of truth values and whole numbers, which carry no error.
@@ -313,11 +315,12 @@ def _sum_letters(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> l
 def _normalize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value]:
     x, scale, *shift = list_floats(inputs)
     rank, epsilon = x.value.ndim, float(np.float32(node.attributes.get("epsilon", 1e-5)))
+    joined = (0,) if node.attributes.get(JOINS_BATCH) else ()
     if node.operator == "LayerNormalization":
         axis = int(node.attributes.get("axis", -1)) % rank
         found = bounded.standardize(a, x, tuple(range(axis, rank)), epsilon)
     elif node.operator == "InstanceNormalization":
-        found = bounded.standardize(a, x, tuple(range(2, rank)), epsilon)
+        found = bounded.standardize(a, x, (*joined, *range(2, rank)), epsilon)
         scale, *shift = [bounded.move(lambda v: v.reshape(1, -1, *(1,) * (rank - 2)), s) for s in (scale, *shift)]
     else:
         groups = int(node.attributes["num_groups"])
@@ -325,7 +328,8 @@ def _normalize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> lis
         each = x.value.shape[1] // groups if scale.value.size == groups else 1
         scale, *shift = [bounded.move(lambda v: np.repeat(v, each), s) for s in (scale, *shift)]
         split = bounded.move(lambda v: v.reshape(v.shape[0], groups, -1), x)
-        found = bounded.move(lambda v: v.reshape(x.value.shape), bounded.standardize(a, split, (2,), epsilon))
+        standard = bounded.standardize(a, split, (*joined, 2), epsilon)
+        found = bounded.move(lambda v: v.reshape(x.value.shape), standard)
         scale, *shift = [bounded.move(lambda v: v.reshape(1, -1, *(1,) * (rank - 2)), s) for s in (scale, *shift)]
     # The factor may be put together with 1 / sqrt(variance) first.
     found = Bounded(found.value, found.error, found.magnitude, a.unit)
@@ -451,6 +455,8 @@ def apply_node(a: Arithmetic, node: Node, inputs: Sequence[Value | None], opset:
 def _apply_reference(node: Node, inputs: Sequence[Value | None], opset: int) -> list[Value] | None:
     """The outputs of ONNX's reference, where they have no error or just that of their inputs; else None."""
     floats = [v for v in inputs if isinstance(v, Bounded)]
+    if not floats and node.operator.startswith("Reduce"):
+        return [reduce_whole(node, inputs, opset)]
     if not floats:
         return [as_value(v) for v in evaluate_plainly(node, [make_plain(v) for v in inputs], opset)]
     if node.operator in OF_SIZES:

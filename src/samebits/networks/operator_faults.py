@@ -5,13 +5,18 @@ Each is the node as it would be then, to be computed and compared with what an e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from samebits.findings.causes import CauseCode
 from samebits.networks.network import Node
-from samebits.networks.pooling import find_pads
+from samebits.networks.operations import JOINS_BATCH
+from samebits.networks.pooling import NO_END, find_pads
 from samebits.networks.product_nodes import PRODUCTS
+from samebits.networks.quantising_operations import CUTS
+from samebits.networks.reducing_operations import WRAPS
 from samebits.networks.region_operations import CLAMPS
 from samebits.networks.resampling import EXTRAPOLATES
 
@@ -90,6 +95,17 @@ def list_faults(node: Node, sizes: tuple[int, ...] | None) -> Iterator[Fault]:
     if node.operator in ("Resize", "Upsample") and mode == "linear":
         says = f"goes on past the first pixels of {node.operator} where it should stay there"
         yield CauseCode.PADDING, says, _change(node, **{EXTRAPOLATES: 1})
+    if node.operator == "Resize" and mode in ("", "nearest"):
+        yield from _list_nearest(node)
+    if node.operator.startswith("Reduce"):
+        says = f"adds whole numbers of {node.operator} in their own format, which overflows"
+        yield CauseCode.OVERFLOW, says, _change(node, **{WRAPS: 1})
+    if node.operator == "QuantizeLinear":
+        says = "cuts off the fraction of a step where QuantizeLinear rounds it"
+        yield CauseCode.REQUANTIZATION, says, _change(node, **{CUTS: 1})
+    if node.operator in ("InstanceNormalization", "GroupNormalization"):
+        says = f"takes the mean and variance of {node.operator} over the batch, too"
+        yield CauseCode.AXIS_ORDER, says, _change(node, **{JOINS_BATCH: 1})
     first = _ORDERED.get(node.operator)
     if first is not None and len(node.inputs) - first == 2 and all(node.inputs):
         reverse = (*node.inputs[:first], *node.inputs[first:][::-1])
@@ -114,12 +130,36 @@ def list_lost(node: Node, opset: int) -> Iterator[Fault]:
             yield CauseCode.DROPPED_ATTRIBUTE, f"ignores {node.operator}'s {formal.name}", {"inputs": inputs}
 
 
+def list_code_faults(
+    node: Node, given: Sequence[np.ndarray | None]
+) -> Iterator[tuple[CauseCode, str, Mapping[int, np.ndarray]]]:
+    """What happens to codes that are made into numbers: other inputs of a DequantizeLinear, by their places."""
+    codes, scale, zero = (*given, None, None, None)[:3]
+    if node.operator != "DequantizeLinear" or codes is None:
+        return
+    if scale is not None and scale.size > 1:
+        firsts = {i: np.full_like(one, one.flat[0]) for i, one in ((1, scale), (2, zero)) if one is not None}
+        yield CauseCode.QUANTIZED_OPERANDS, "unpacks all codes with the first scale and zero point", firsts
+    if codes.dtype.kind == "i" and codes.size and int(codes.min()) < 0:
+        yield CauseCode.QUANTIZED_OPERANDS, "takes codes below zero for 0", {0: np.maximum(codes, 0)}
+
+
 def _find_schema(node: Node, opset: int) -> Any:
     """What ONNX says of an operator; None of those that are not ONNX's own."""
     import onnx
 
     known = not node.stored.domain and onnx.defs.has(node.operator, opset, "")
     return onnx.defs.get_schema(node.operator, opset, "") if known else None
+
+
+def _list_nearest(node: Node) -> Iterator[Fault]:
+    """Both attributes that choose the nearest pixel changed: each alone is in the table."""
+    ways = _ATTRIBUTES["Resize"]
+    for way in ways["coordinate_transformation_mode"]:
+        for rounding in ways["nearest_mode"]:
+            says = f"computes Resize as {way} with nearest_mode = {rounding}"
+            changed = _change(node, coordinate_transformation_mode=way, nearest_mode=rounding)
+            yield CauseCode.DROPPED_ATTRIBUTE, says, changed
 
 
 def _list_pools(node: Node, sizes: tuple[int, ...] | None) -> Iterator[Fault]:
@@ -134,6 +174,8 @@ def _list_pools(node: Node, sizes: tuple[int, ...] | None) -> Iterator[Fault]:
     if pads[:rank] != pads[rank:]:
         turned = (*pads[rank:], *pads[:rank])
         yield padding, f"exchanges the beginning and the end of {name}'s padding", _change(node, pads=turned)
+    if name == "AveragePool" and own.get("count_include_pad"):
+        yield padding, f"leaves the padding behind the data out of {name}'s count", _change(node, **{NO_END: 1})
     if sizes is not None and own.get("ceil_mode"):
         ends = find_pads(sizes[2:], own)
         whole = (*(begin for begin, _ in ends), *(end for _, end in ends))

@@ -139,13 +139,19 @@ def _mix(w: OperatorWriter, scores: str, value: str) -> None:
     w.reshape(together, (0, 0, -1), makes=w.node.output[0])
 
 
-def _hide_future(w: OperatorWriter, scores: str, past: int) -> str:
-    """Scores of which each place sees itself and what is before it, `past` keys more among that."""
+def _hide_future(w: OperatorWriter, scores: str, past: int, window: int = -1) -> str:
+    """Scores of which each place sees itself and what is before it, `past` keys more among that.
+
+    With a `window` it sees so many, itself among them: as onnxruntime counts since 1.24, where it was one more before.
+    """
     import onnx
 
     lengths = w.add("Slice", w.add("Shape", scores), w.keep([2]), w.keep([4]))
     one = onnx.numpy_helper.from_array(np.ones(1, np.int64))
-    seen = w.cast(w.add("Trilu", w.add("ConstantOfShape", lengths, value=one), w.keep(past), upper=0), np.bool_)
+    seen = w.add("Trilu", w.add("ConstantOfShape", lengths, value=one), w.keep(past), upper=0)
+    if window > 0:
+        seen = w.add("Trilu", seen, w.keep(past - window + 1), upper=1)
+    seen = w.cast(seen, np.bool_)
     least = float(np.finfo(w.find_format()).min)
     return w.add("Where", seen, scores, w.number(least))
 
@@ -204,8 +210,7 @@ def _grouped(w: OperatorWriter) -> None:
     """GroupQueryAttention over all that came before: several heads of queries share one of keys and values."""
     given, (query, key, value) = w.given, (w.take(i) for i in range(3))
     w.refuse_unless(not any(w.take(i) for i in range(9, len(w.node.input))) and not w.has_output(3))
-    w.refuse_unless(not given.get("rotary_interleaved") and int(given.get("local_window_size", -1)) < 0)
-    w.refuse_unless(not float(given.get("softcap", 0.0)) and int(given.get("smooth_softmax", 0)) <= 0)
+    w.refuse_unless(not given.get("rotary_interleaved") and int(given.get("smooth_softmax", 0)) <= 0)
     # What newer attributes ask for is not written out; some are written with what leaves everything as it is.
     newer = {name: value for name, value in given.items() if name not in _GROUPED and not name.endswith("_epsilon")}
     w.refuse_unless(bool(given.get("causal", 1)) and not any(value and value != "NONE" for value in newer.values()))
@@ -237,7 +242,10 @@ def _grouped(w: OperatorWriter) -> None:
     )
     scores = w.add("MatMul", w.only_if(query, whole), w.turn(key, (0, 1, 3, 2)))
     scale = float(given.get("scale", 0.0)) or 1.0 / math.sqrt(size)
-    _mix(w, _hide_future(w, w.scale(scores, scale), past), value)
+    scores = w.scale(scores, scale)
+    if cap := float(given.get("softcap", 0.0)):
+        scores = w.scale(w.add("Tanh", w.scale(scores, 1.0 / cap)), cap)
+    _mix(w, _hide_future(w, scores, past, int(given.get("local_window_size", -1))), value)
 
 
 def _multi_head(w: OperatorWriter) -> None:

@@ -33,17 +33,19 @@ def count_taps(x: np.ndarray, attributes: Mapping[str, Any]) -> np.ndarray:
     """How many elements each window of an average counts."""
     present = np.ones((1, 1, *x.shape[2:]))
     rank = len(attributes["kernel_shape"])
-    if attributes.get("count_include_pad") and attributes.get("auto_pad", "NOTSET") == "NOTSET":
-        # The padding that is named counts; what a window that rounding up made reaches beyond it does not.
-        pads = tuple(attributes.get("pads") or (0,) * 2 * rank)
-        present = np.pad(present, [(0, 0), (0, 0), *zip(pads[:rank], pads[rank:], strict=True)], constant_values=1.0)
-        ends = find_pads(x.shape[2:], attributes)
-        beyond = [(0, end - pad) for (_, end), pad in zip(ends, pads[rank:], strict=True)]
-        padded = np.pad(present, [(0, 0), (0, 0), *beyond])
-        attributes = {**attributes, "pads": (0,) * 2 * rank, "ceil_mode": 0}
-        return view_windows(padded, attributes, 0.0).sum(tuple(range(-rank, 0)))
-    filling = 1.0 if attributes.get("count_include_pad") else 0.0
-    return view_windows(present, attributes, filling).sum(tuple(range(-rank, 0)))
+    if not attributes.get("count_include_pad"):
+        return view_windows(present, attributes, 0.0).sum(tuple(range(-rank, 0)))
+    # The padding that is named counts; what a window that rounding up made reaches beyond it does not.
+    ends = find_pads(x.shape[2:], attributes)
+    is_named = attributes.get("auto_pad", "NOTSET") == "NOTSET"
+    pads = tuple(attributes.get("pads") or (0,) * 2 * rank)
+    named = list(zip(pads[:rank], pads[rank:], strict=True)) if is_named else ends
+    counted = [(begin, 0 if attributes.get(NO_END) else end) for begin, end in named]
+    present = np.pad(present, [(0, 0), (0, 0), *counted], constant_values=1.0)
+    beyond = [(0, end - pad) for (_, end), (_, pad) in zip(ends, counted, strict=True)]
+    padded = np.pad(present, [(0, 0), (0, 0), *beyond])
+    plain = {**attributes, "pads": (0,) * 2 * rank, "ceil_mode": 0, "auto_pad": "NOTSET"}
+    return view_windows(padded, plain, 0.0).sum(tuple(range(-rank, 0)))
 
 
 def find_pads(sizes: tuple[int, ...], attributes: Mapping[str, Any]) -> list[tuple[int, int]]:
@@ -72,6 +74,8 @@ def find_pads(sizes: tuple[int, ...], attributes: Mapping[str, Any]) -> list[tup
     return found
 
 
+# Marks an average that counts the padding before the data and not that behind it.
+NO_END = "samebits.no_end"
 # Operators that the reference has from a later opset on, which compute there what they did before.
 _REFERRED_FROM = {"QuantizeLinear": 19, "DequantizeLinear": 19}
 # The longest array that gives a shape: as long as NumPy's most axes.

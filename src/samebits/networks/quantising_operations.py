@@ -22,6 +22,8 @@ _MOST_CODE = 255
 # An attribute of our own: how far off a value may be before it is rounded to a code, where sums are rescaled by whole
 # numbers. In steps, one number or one for each index of the last axis; and as a share of the value.
 COARSE = "coarse"
+# Marks a QuantizeLinear that cuts off the fraction of a step.
+CUTS = "samebits.cuts"
 
 
 def _spread(node: Node, x: np.ndarray, given: np.ndarray) -> np.ndarray | None:
@@ -48,10 +50,10 @@ def _quantize(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list
         steps = x.value / scale
         more, share = node.attributes.get(COARSE, (0.0, 0.0))
         off = x.error / np.abs(scale) + (3 * a.unit + share) * np.abs(steps) + np.asarray(more)
-        holds = np.iinfo(zero.dtype)
+        holds, nearest = np.iinfo(zero.dtype), np.trunc if node.attributes.get(CUTS) else np.rint
 
         def code(value: np.ndarray) -> np.ndarray:
-            return np.clip(np.rint(value) + offset, holds.min, holds.max)
+            return np.clip(nearest(value) + offset, holds.min, holds.max)
 
         codes = code(steps)
         error = np.maximum(np.abs(code(steps - off) - codes), np.abs(code(steps + off) - codes))

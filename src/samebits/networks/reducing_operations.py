@@ -11,11 +11,14 @@ import numpy as np
 
 from samebits.networks import bounded
 from samebits.networks.bounded import Arithmetic, Bounded, Floats
-from samebits.networks.network import Node
+from samebits.networks.network import Node, give_attributes
 from samebits.networks.pooling import NoReferenceError, evaluate_plainly
-from samebits.networks.values import Rule, Value, list_floats, make_plain, read_whole
+from samebits.networks.values import Rule, Value, as_value, list_floats, make_plain, read_whole
 
 Axes = tuple[int, ...]
+_MOST_WHOLE = 2.0**62
+# Marks a reduction of whole numbers that keeps what it adds in their own format.
+WRAPS = "samebits.wraps"
 _OPSET_OF_BLOCKS = 18
 
 
@@ -38,6 +41,25 @@ def _reduce(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
         raise NoReferenceError("nothing is reduced")
     found = _REDUCTIONS[name](a, x, axes)
     return [found if keeps else bounded.move(lambda v: np.squeeze(v, axes), found)]
+
+
+def reduce_whole(node: Node, inputs: Sequence[Value | None], opset: int) -> Value:
+    """A reduction of whole numbers in 64 bits; raises NoReferenceError where these, or its own, do not hold them."""
+    x, *others = [make_plain(v) for v in inputs]
+    wraps = node.attributes.get(WRAPS)
+    if wraps:
+        node = give_attributes(node, {name: value for name, value in node.attributes.items() if name != WRAPS})
+    if x is None or x.dtype.kind not in "iu" or wraps:
+        return as_value(evaluate_plainly(node, [x, *others], opset)[0])
+    sizes = np.abs(x.astype(np.float64))
+    largest = sizes.prod() if node.operator == "ReduceProd" else (sizes**2).sum() + sizes.sum()
+    if not largest < _MOST_WHOLE:
+        raise NoReferenceError("sums of these whole numbers leave 64 bits")
+    found = evaluate_plainly(node, [x.astype(np.int64), *others], opset)[0]
+    holds = np.iinfo(x.dtype)
+    if found.size and not (holds.min <= found.min() and found.max() <= holds.max):
+        raise NoReferenceError("the result is none of its own numbers")
+    return as_value(found.astype(x.dtype))
 
 
 def _take_extreme(x: Bounded, axes: Axes, *, smallest: bool) -> Bounded:

@@ -45,9 +45,9 @@ def _find_places(node: Node, places: np.ndarray, shape: tuple[int, ...]) -> _WHE
     if node.operator == "ScatterND":
         return tuple(np.moveaxis(places, -1, 0) % np.reshape(shape[: places.shape[-1]], (-1, *[1] * (places.ndim - 1))))
     axis = int(node.attributes.get("axis", 0)) % len(shape)
-    own = list(np.indices(places.shape, sparse=True))
+    own = np.indices(places.shape)
     own[axis] = places % shape[axis]
-    return tuple(np.broadcast_arrays(*own))
+    return tuple(np.asarray(one) for one in own)
 
 
 def _add(a: Arithmetic, data: Bounded, updates: Bounded, where: _WHERE, counts: Floats) -> Bounded:

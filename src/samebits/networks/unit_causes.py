@@ -11,17 +11,23 @@ from samebits import thresholds
 from samebits.errors import SamebitsError
 from samebits.findings import Evidence, Side, is_agreement
 from samebits.findings.causes import CauseCode
-from samebits.mechanisms.quantised.integer_sums import PairOrder
 from samebits.mechanisms.search.recalled import Recalled
 from samebits.mechanisms.search.recorded_case import explain_case
 from samebits.networks.inner_values import list_inner
-from samebits.networks.model_sentences import say_fused, say_inside, say_observed_inside, say_right_inside
-from samebits.networks.network import Network, Node, give_attributes
-from samebits.networks.operations import MOVES
-from samebits.networks.operator_faults import list_faults, list_lost
-from samebits.networks.product_nodes import LIFT, PRODUCTS, SATURATES, find_product
+from samebits.networks.model_sentences import (
+    say_far,
+    say_fused,
+    say_inside,
+    say_observed_inside,
+    say_right_inside,
+)
+from samebits.networks.narrowed_units import count_times_narrow
+from samebits.networks.negative_indices import find_negative_indices
+from samebits.networks.network import Network, Node
+from samebits.networks.product_nodes import PRODUCTS, find_product
 from samebits.networks.turned_units import turn_unit
-from samebits.networks.unit_formats import find_narrow
+from samebits.networks.unit_alternatives import Alternative, Alternatives
+from samebits.networks.unit_formats import count_displaced, find_narrow
 from samebits.networks.unit_judging import UnitJudgement, judge_unit
 from samebits.networks.unit_reference import OutputReference, refer_unit
 from samebits.networks.units import Unit
@@ -62,6 +68,20 @@ class UnitCauses:
 
     def find(self, judged: UnitJudgement) -> tuple[UnitJudgement, ProductCase | None]:
         """The judgement with its cause, where one was found, and the case of the product that shows it."""
+        found, shown = self._find(judged)
+        return self._call_far(found), shown
+
+    def _call_far(self, judged: UnitJudgement) -> UnitJudgement:
+        """Wrong, where it lies many times farther from the truth than bfloat16 in every step takes the unit."""
+        if judged.verdict != "undecided" or not judged.beyond or judged.cause not in (None, CauseCode.FUSION):
+            return judged
+        times = count_times_narrow(self.network, self.folded, self.unit, self.seen, self.references)
+        if times < thresholds.CLEARLY_WRONG:
+            return judged
+        evidence = (Evidence("statistic", say_far(times)), *judged.evidence)
+        return replace(judged, verdict="wrong", certainty="statistics", evidence=evidence)
+
+    def _find(self, judged: UnitJudgement) -> tuple[UnitJudgement, ProductCase | None]:
         if any(self.seen[v].shape != r.truth.shape for v, r in self.references.items() if r.bound is not None):
             return self._find_shape(judged) or self._find_inside(judged) or judged, None
         nan = self._find_lost_nan(judged) if judged.beyond else None
@@ -72,11 +92,15 @@ class UnitCauses:
             side = self._explain(product.case)
             shown = product if shown is None or not product.whole else shown
             if side is not None and not is_agreement(side.verdict) and side.cause:
-                return self._take(judged, side, product), product
+                # What only names a place gives way to what predicts every output.
+                names_place = judged.beyond and side.cause == CauseCode.SHAPE_SPECIFIC_KERNEL
+                other = self._find_behind(judged) if names_place else None
+                return other or self._take(judged, side, product), product
         if not judged.beyond:
             return self._find_format(judged, shown) or judged, shown
         found = self._find_narrow_operands(judged) or self._find_behind(judged) or self._find_format(judged, shown)
-        return found or self._find_inside(judged) or judged, shown
+        found = found or self._find_negative(judged) or self._find_displaced(judged) or self._find_inside(judged)
+        return found or judged, shown
 
     def _list_cases(self) -> Iterator[ProductCase]:
         """The unit as one problem where it is that; then each of its products, observed on its own."""
@@ -176,10 +200,10 @@ class UnitCauses:
 
     def _find_shape(self, judged: UnitJudgement) -> UnitJudgement | None:
         """The judgement on results of another shape, where a fault of one operator gives them."""
-        for cause, says, nodes in self._list_alternatives():
-            predicted = self._refer(nodes)
+        for other in self._alternatives.list_all():
+            predicted = self._refer(other)
             if predicted is not None and all(_equals(self.seen[v], predicted[v]) for v in self.unit.outputs):
-                return _wrong(judged, cause, says, "statistics")
+                return _wrong(judged, other.cause, other.says, "statistics")
         return None
 
     def _find_inside(self, judged: UnitJudgement) -> UnitJudgement | None:
@@ -226,20 +250,44 @@ class UnitCauses:
             evidence=(*told, *judged.evidence),
         )
 
-    def _refer(self, nodes: tuple[Node, ...]) -> dict[str, OutputReference] | None:
-        """What the unit returns with other nodes; None where that cannot be computed."""
+    @property
+    def _alternatives(self) -> Alternatives:
+        return Alternatives(self.network, self.folded, self.unit, self.seen)
+
+    def _refer(self, other: Alternative) -> dict[str, OutputReference] | None:
+        """What the unit returns in another network; None where that cannot be computed."""
+        folded = {**self.folded, **other.constants} if other.constants else self.folded
         try:
-            return refer_unit(replace(self.network, nodes=nodes), self.folded, self.unit, self.seen)
+            return refer_unit(replace(self.network, nodes=other.nodes), folded, self.unit, self.seen)
         except Exception:  # What cannot be computed explains nothing.
             return None
 
     def _find_behind(self, judged: UnitJudgement) -> UnitJudgement | None:
         """A node left out, a clip's bound lost, an attribute changed: predicted, and checked on every output."""
-        for cause, says, nodes in self._list_alternatives():
-            predicted = self._refer(nodes)
+        for other in self._alternatives.list_all():
+            predicted = self._refer(other)
             if predicted is not None and all(self._fits(v, predicted[v], judged) for v in self.unit.outputs):
-                return _wrong(judged, cause, says, "statistics")
+                return _wrong(judged, other.cause, other.says, "statistics")
         return None
+
+    def _find_negative(self, judged: UnitJudgement) -> UnitJudgement | None:
+        """The judgement where only what hangs on negative indices deviates."""
+        try:
+            operator = find_negative_indices(self.network, self.folded, self.unit, self.seen, judged.beyond)
+        except Exception:  # What cannot be computed explains nothing.
+            return None
+        if operator is None:
+            return None
+        says = f"does not count negative indices of {operator} from the end: all else is right"
+        return _wrong(judged, CauseCode.INDEX_OVERFLOW, says, "statistics")
+
+    def _find_displaced(self, judged: UnitJudgement) -> UnitJudgement | None:
+        """The judgement where whatever deviates is what is right elsewhere in the output, not by chance."""
+        moved = [count_displaced(self.seen[v], self.references[v], mask) for v, mask in judged.beyond.items()]
+        if not moved or not all(moved):
+            return None
+        says = "returns at some places what is right at others"
+        return _wrong(judged, CauseCode.SHAPE_SPECIFIC_KERNEL, says, "statistics")
 
     def _fits(self, output: str, predicted: OutputReference, judged: UnitJudgement) -> bool:
         """Whether a result is within the bound of what is predicted, which leaves less room than what is explained."""
@@ -252,80 +300,6 @@ class UnitCauses:
         # functions cross, single deviations are small.
         beyond = judged.beyond.get(output, np.zeros(result.shape, bool)) & np.isfinite(deviation)
         return not beyond.any() or (predicted.bound[beyond] < deviation[beyond]).mean() > thresholds.TELLING_SHARE
-
-    def _list_alternatives(self) -> Iterator[tuple[CauseCode, str, tuple[Node, ...]]]:
-        """What may have gone wrong at a node: its cause, its description, the nodes of a network in which it did."""
-        fused, dropped = CauseCode.FUSION, CauseCode.DROPPED_ATTRIBUTE
-        nodes = self.network.nodes
-        yield from self._saturate()
-        for place in self.unit.places:
-            node = nodes[place]
-            if node.operator == "MatMulInteger":
-                says = "adds pairs of products of codes in 16 bits, which overflow"
-                altered = _with(nodes, place, attributes={**node.attributes, SATURATES: 1})
-                yield CauseCode.INT8_SATURATION, says, altered
-            if node.operator in PRODUCTS:
-                if len(node.inputs) > 2 and node.inputs[2]:
-                    says = f"leaves out the bias of {node.operator}"
-                    yield dropped, says, _with(nodes, place, inputs=node.inputs[:2])
-                for cause, says, changes in list_lost(node, self.network.opset):
-                    yield cause, says, _with(nodes, place, **changes)
-                continue
-            if node.operator == "Clip":
-                given = (*node.inputs, "", "")[:3]
-                for kept, lost in ((given[:2], "upper"), ((given[0], "", given[2]), "lower")):
-                    trimmed = {k: v for k, v in node.attributes.items() if k != {"upper": "max", "lower": "min"}[lost]}
-                    altered = _with(nodes, place, inputs=kept, attributes=trimmed)
-                    yield fused, f"loses the clip's {lost} bound", altered
-            first = self.seen.get(node.inputs[0]) if node.inputs else None
-            faults = list_faults(node, None if first is None else first.shape)
-            for cause, says, changes in (*faults, *list_lost(node, self.network.opset)):
-                yield cause, says, _with(nodes, place, **changes)
-            yield from ((fused, says, altered) for says, altered in self._leave_out(place))
-
-    def _leave_out(self, place: int) -> Iterator[tuple[str, tuple[Node, ...]]]:
-        """The node left out, each of its inputs that are computed in its place."""
-        nodes = self.network.nodes
-        node = nodes[place]
-        if node.operator in ("Concat", "Gather", "Reshape", "Transpose", "Slice"):
-            return
-        computed = [(i, v) for i, v in enumerate(node.inputs) if v and v not in self.folded]
-        for i, value in computed if self.references else ():
-            skipped = Node(node.name, "Identity", (value,), node.outputs, {}, _identity(value, node))
-            said = f"leaves out {node.operator} ({node.name})"
-            if len(computed) > 1:
-                said += f", keeping its input {i + 1} only"
-            yield said, (*nodes[:place], skipped, *nodes[place + 1 :])
-
-    def _saturate(self) -> Iterator[tuple[CauseCode, str, tuple[Node, ...]]]:
-        """The unit's products of numbers that stand for codes, computed on these codes in 16 bits."""
-        lifts = {place: lift for place in self.unit.products if (lift := self._find_lift(place)) is not None}
-        for order in PairOrder if lifts else ():
-            nodes = self.network.nodes
-            for place, lift in lifts.items():
-                nodes = _with(nodes, place, attributes={**nodes[place].attributes, SATURATES: str(order), LIFT: lift})
-            yield (
-                CauseCode.INT8_SATURATION,
-                f"adds pairs of products of codes in 16 bits, {order}, which overflow",
-                nodes,
-            )
-
-    def _find_lift(self, place: int) -> float | None:
-        """What makes unsigned bytes of a product's first codes; None where it reads no codes with one zero point."""
-        made = self._find_maker(self.network.nodes[place].inputs[0])
-        while made is not None and made.operator in MOVES:
-            made = self._find_maker(made.inputs[0])
-        if made is None or made.operator != "DequantizeLinear" or len(made.inputs) < 3:
-            return None
-        zero = self.folded.get(made.inputs[2])
-        if zero is None or zero.size != 1 or zero.dtype not in (np.uint8, np.int8):
-            return None
-        # Bytes with a sign have 128 added.
-        return float(zero.reshape(())) + (128 if zero.dtype == np.int8 else 0)
-
-    def _find_maker(self, value: str) -> Node | None:
-        place = self.network.producers.get(value)
-        return None if place is None else self.network.nodes[place]
 
     def _find_format(self, judged: UnitJudgement, shown: ProductCase | None) -> UnitJudgement | None:
         """The judgement where all values of the unit's or its product's result fit a narrower format, not by chance."""
@@ -435,17 +409,3 @@ def _round_to(array: np.ndarray, name: str) -> np.ndarray:
         return array
     with np.errstate(over="ignore"):
         return array.astype(numpy_dtype(name)).astype(np.float32)
-
-
-def _with(nodes: tuple[Node, ...], place: int, **changes: object) -> tuple[Node, ...]:
-    node, attributes = nodes[place], changes.pop("attributes", None)
-    if isinstance(attributes, Mapping):
-        node = give_attributes(node, attributes)
-    node = replace(node, **changes)  # type: ignore[arg-type]  (fields of a node)
-    return (*nodes[:place], node, *nodes[place + 1 :])
-
-
-def _identity(value: str, node: Node) -> object:
-    import onnx
-
-    return onnx.helper.make_node("Identity", [value], [node.outputs[0]])

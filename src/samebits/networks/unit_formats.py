@@ -1,4 +1,4 @@
-"""Results that have only the numbers of a narrower format than their own."""
+"""What the numbers of a result are: those of a narrower format only, or those that are right at other places."""
 
 from __future__ import annotations
 
@@ -6,12 +6,15 @@ import numpy as np
 
 from samebits.findings.causes import CauseCode
 from samebits.networks.bounded import Floats
+from samebits.networks.unit_reference import OutputReference
 
 # Formats whose numbers a result has only where it was rounded to them, with the significand bits that they lack; of
 # float16 the range is narrower too.
 _NARROW = (("bfloat16", 16), ("float16", 13), ("TF32", 13))
 # Fewer values than this fit a narrow format by chance.
 _FEWEST = 8
+# What is less likely does not happen by chance: 30 bits.
+_CHANCE = 2.0**-30
 
 
 def find_narrow(
@@ -60,3 +63,26 @@ def _are_numbers_of(numbers: np.ndarray, name: str, lacking: int) -> bool:
     with np.errstate(over="ignore"):
         fits = name != "float16" or bool((numbers.astype(np.float16).astype(np.float32) == numbers).all())
     return fits and not (numbers.view(np.uint32) & ((1 << lacking) - 1)).any()
+
+
+def count_displaced(result: np.ndarray, reference: OutputReference, beyond: np.ndarray) -> int:
+    """How many outputs there are beyond their bound, if each is what is right at another place; else 0.
+
+    By chance a number is within the bound of one of all places about as often as these cover what lies between the
+    smallest and the largest: where that makes all of them likely, it is 0 too.
+    """
+    if reference.bound is None or result.dtype.kind != "f" or result.shape != reference.value.shape:
+        return 0
+    right, bound = reference.value.reshape(-1), np.broadcast_to(reference.bound, reference.value.shape).reshape(-1)
+    given = result[beyond].astype(np.float64)
+    if given.size < _FEWEST or not (np.isfinite(right).all() and np.isfinite(bound).all()):
+        return 0
+    # Zeros, and whatever else is there often, are found anywhere.
+    values, counts = np.unique(result, return_counts=True)
+    given = given[~np.isin(given, values[counts > max(2, result.size // 8)])]
+    order = np.argsort(right)
+    at = np.clip(np.searchsorted(right[order], given), 1, right.size - 1)
+    near = np.stack([order[at - 1], order[at]])
+    is_there = (np.abs(right[near] - given) <= bound[near]).any(0)
+    covered = 2 * float(bound.sum()) / max(float(np.ptp(right)), 1e-300)
+    return int(beyond.sum()) if given.size >= _FEWEST and is_there.all() and covered**given.size < _CHANCE else 0
