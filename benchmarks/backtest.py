@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 from pages import write_page
 
-from samebits.engines.registry.known_engines import find_spec
-from samebits.engines.workers.releases import Release, find_environment, find_program
+from samebits.engines.registry.known_engines import ENGINES
+from samebits.engines.workers.releases import find_environment, find_program
 
 FOLDER = Path(__file__).parent / "closed_reports"
 PLAIN = FOLDER / "run_plain.py"
@@ -86,7 +86,7 @@ def grade(report: ModuleType, found: Mapping[str, Any], sides: Sequence[str], se
     answer = Answer(report.__name__, found["summary"], seconds)
     faulty, mended = (next((s for s in found["sides"] if s["name"] == name), {}) for name in sides)
     unit = next((u for u in found.get("units", ()) if u["name"] == faulty.get("first")), None)
-    answer.grades["unit"] = None if unit is None and not found.get("units") else _holds(unit, report.UNIT)
+    answer.grades["unit"] = unit is not None and _names(unit, sides[0], report.UNIT)
     answer.grades["verdict"] = faulty.get("verdict") == report.VERDICT
     answer.grades["cause"] = faulty.get("cause") in report.CAUSES if report.CAUSES else None
     answer.grades["mended"] = mended.get("verdict") in SOUND
@@ -101,8 +101,10 @@ def grade(report: ModuleType, found: Mapping[str, Any], sides: Sequence[str], se
     return answer
 
 
-def _holds(unit: Mapping[str, Any] | None, operator: str) -> bool:
-    return unit is not None and operator in unit["operators"]
+def _names(unit: Mapping[str, Any], side: str, operator: str) -> bool:
+    """Whether a unit has the operator, or is named after it, or the cause names it among what made its constants."""
+    says = next((s["says"] for s in unit["sides"] if s["name"] == side), None) or ""
+    return operator in unit["operators"] or operator in unit["name"] or operator in says
 
 
 def _say_part(
@@ -123,12 +125,12 @@ def _say_part(
 
 def confirm(report: ModuleType, folder: Path) -> str:
     """Both releases beside plain NumPy: the largest errors, as parts of the largest right value."""
-    spec = find_spec(report.ENGINE)
+    spec = ENGINES[report.ENGINE]
     inputs = dict(np.load(folder / "inputs.npz"))
     right = report.truth(inputs)
     said: list[str] = []
     for version in (report.FAULTY, report.FIXED):
-        there = find_environment(Release(spec.distributions[0], version))
+        there = find_environment(spec.find_release(version))
         if there is None:
             return f"{version} is not installed: ask first"
         words = (find_program(there), PLAIN, report.ENGINE, report.MODEL, "inputs.npz", "outputs.npz")

@@ -121,6 +121,7 @@ SETTINGS = (
                "slower", _OPENCV, takes="convolutions"),
     SettingRow("opencv", "engine=classic", (_ORDER, _KERNEL), "the engine that it had before version 5",
                "other operators", _OPENCV, "5.0"),
+    SettingRow("opencv", "fusion=off", (_FUSION,), "layers run one by one", "slower", _OPENCV, takes="networks"),
     SettingRow("tvm", "target=native", (_ORDER, _KERNEL), "LLVM compiles for this processor", "usually faster", _TVM),
     SettingRow("iree", "target=generic", (_ORDER, _KERNEL), "LLVM compiles for any x86-64", "slower", _IREE),
     SettingRow("tinygrad", "optimize=off", (_ORDER, _KERNEL), "kernels as they are written", "much slower", _TINYGRAD),

@@ -369,7 +369,15 @@ def _cast(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Val
     x = list_floats(inputs)[0]
     if not x.error.any() and np.array_equal(x.value, x.value.astype(target).astype(np.float64), equal_nan=True):
         return [x]
-    return [bounded.rounded(bounded.arithmetic_in(FORMATS[target.name]), x.value, x.error)]
+    found = bounded.rounded(bounded.arithmetic_in(FORMATS[target.name]), x.value, x.error)
+    with np.errstate(over="ignore", invalid="ignore"):
+        least, most = (np.isinf((np.abs(x.value) + sign * x.error).astype(target)) for sign in (-1.0, 1.0))
+    if not most.any():
+        return [found]
+    # Beyond the largest number there is infinity.
+    value = np.where(least, np.copysign(np.inf, x.value), found.value)
+    error = np.where(least, 0.0, np.where(most, np.inf, found.error))
+    return [Bounded(value, error, np.abs(value))]
 
 
 def _cast_like(_: Arithmetic, __: Node, inputs: Sequence[Value | None]) -> list[Value] | None:

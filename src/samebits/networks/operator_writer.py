@@ -93,7 +93,7 @@ class OperatorWriter:
         """One more node, with all its names."""
         import onnx
 
-        name = self.node.name or self.node.output[0]
+        name = self.node.name or f"{self.node.op_type}_{self.node.output[0]}"
         self.nodes.append(onnx.helper.make_node(operator, list(inputs), list(outputs), name=name, **attributes))
 
     def _name(self) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from samebits.networks import bounded
 from samebits.networks.bounded import Arithmetic, Bounded, Floats
-from samebits.networks.network import Node, give_attributes
+from samebits.networks.network import Node
 from samebits.networks.pooling import NoReferenceError, evaluate_plainly
 from samebits.networks.values import Rule, Value, as_value, list_floats, make_plain, read_whole
 
@@ -46,11 +46,10 @@ def _reduce(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
 def reduce_whole(node: Node, inputs: Sequence[Value | None], opset: int) -> Value:
     """A reduction of whole numbers in 64 bits; raises NoReferenceError where these, or its own, do not hold them."""
     x, *others = [make_plain(v) for v in inputs]
-    wraps = node.attributes.get(WRAPS)
-    if wraps:
-        node = give_attributes(node, {name: value for name, value in node.attributes.items() if name != WRAPS})
-    if x is None or x.dtype.kind not in "iu" or wraps:
+    if x is None or x.dtype.kind not in "iu":
         return as_value(evaluate_plainly(node, [x, *others], opset)[0])
+    if node.attributes.get(WRAPS):
+        return as_value(_wrap(node, x, inputs))
     sizes = np.abs(x.astype(np.float64))
     largest = sizes.prod() if node.operator == "ReduceProd" else (sizes**2).sum() + sizes.sum()
     if not largest < _MOST_WHOLE:
@@ -60,6 +59,18 @@ def reduce_whole(node: Node, inputs: Sequence[Value | None], opset: int) -> Valu
     if found.size and not (holds.min <= found.min() and found.max() <= holds.max):
         raise NoReferenceError("the result is none of its own numbers")
     return as_value(found.astype(x.dtype))
+
+
+def _wrap(node: Node, x: np.ndarray, inputs: Sequence[Value | None]) -> np.ndarray:
+    """A reduction whose products and sums keep the format of its whole numbers; raises NoReferenceError for others."""
+    axes, keeps = _find_axes(node, inputs, x.ndim), bool(node.attributes.get("keepdims", 1))
+    if node.operator not in ("ReduceL2", "ReduceSumSquare", "ReduceSum", "ReduceProd"):
+        raise NoReferenceError("nothing is added up")
+    with np.errstate(all="ignore"):
+        terms = x if node.operator in ("ReduceSum", "ReduceProd") else x * x
+        add = np.multiply if node.operator == "ReduceProd" else np.add
+        found = add.reduce(terms, axes, dtype=x.dtype, keepdims=keeps)
+        return np.sqrt(found.astype(np.float64)).astype(x.dtype) if node.operator == "ReduceL2" else found
 
 
 def _take_extreme(x: Bounded, axes: Axes, *, smallest: bool) -> Bounded:

@@ -11,6 +11,7 @@ from samebits import thresholds
 from samebits.errors import SamebitsError
 from samebits.findings import Evidence, Side, is_agreement
 from samebits.findings.causes import CauseCode
+from samebits.judging.verdict_rules import Mechanism
 from samebits.mechanisms.search.recalled import Recalled
 from samebits.mechanisms.search.recorded_case import explain_case
 from samebits.networks.inner_values import list_inner
@@ -30,6 +31,7 @@ from samebits.networks.unit_alternatives import Alternative, Alternatives
 from samebits.networks.unit_formats import count_displaced, find_narrow
 from samebits.networks.unit_judging import UnitJudgement, judge_unit
 from samebits.networks.unit_reference import OutputReference, refer_unit
+from samebits.networks.unit_rows import explain_rows
 from samebits.networks.units import Unit
 from samebits.numbers.format import numpy_dtype
 from samebits.problems import Problem
@@ -87,6 +89,9 @@ class UnitCauses:
         nan = self._find_lost_nan(judged) if judged.beyond else None
         if nan is not None:
             return nan, next(self._list_cases(), None)
+        mechanism = explain_rows(self.network, self.folded, self.unit, self.seen)
+        if mechanism is not None:
+            return _take_mechanism(judged, mechanism), None
         shown: ProductCase | None = None
         for product in self._list_cases():
             side = self._explain(product.case)
@@ -242,8 +247,11 @@ class UnitCauses:
     def _take_inside(self, judged: UnitJudgement, found: UnitJudgement, node: Node) -> UnitJudgement:
         """The unit's judgement with what was found of one of its operators."""
         told = [Evidence(e.kind, say_inside(node.name, node.operator, e.says)) for e in found.evidence[:1]]
+        known = judged.verdict == "undecided" and found.cause is not None
         return replace(
             judged,
+            verdict=found.verdict if known else judged.verdict,
+            certainty=found.certainty if known else judged.certainty,
             cause=found.cause,
             cause_certainty=found.cause_certainty,
             says=found.says,
@@ -401,6 +409,20 @@ def _wrong(judged: UnitJudgement, cause: CauseCode, says: str, level: str) -> Un
     """Another function, proved by bounds; which one, as sure as `level`."""
     certainty = "bounds" if judged.verdict == "wrong" or level == "bounds" else "statistics"
     return replace(judged, verdict="wrong", certainty=certainty, cause=cause, cause_certainty="statistics", says=says)
+
+
+def _take_mechanism(judged: UnitJudgement, found: Mechanism) -> UnitJudgement:
+    """The judgement with what explains a function of rows, inferred."""
+    proved = judged.verdict == "wrong" and found.verdict == "wrong"
+    return replace(
+        judged,
+        verdict="wrong" if judged.verdict == "wrong" else found.verdict,
+        certainty=judged.certainty if proved else "statistics",
+        cause=found.cause,
+        cause_certainty="statistics",
+        says=found.says,
+        evidence=(*judged.evidence, *found.evidence),
+    )
 
 
 def _round_to(array: np.ndarray, name: str) -> np.ndarray:

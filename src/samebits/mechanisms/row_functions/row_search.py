@@ -220,13 +220,17 @@ def _find_cancellation(search: _Search) -> Mechanism | None:
     bias = norm.bias
     own, true, likely = (asked.to_rows(a) for a in (search.result, search.truth, search.unit))
     scaled = norm.scattered / norm.root * norm.weight
-    known = np.isfinite(own).all(axis=1) & np.isfinite(likely).all(axis=1)
+    # A row that is the same throughout has no factor.
+    known = np.isfinite(own).all(axis=1) & np.isfinite(likely).all(axis=1) & scaled.any(axis=1)
     factors = ((own - bias) * scaled).sum(axis=1, keepdims=True) / (scaled**2).sum(axis=1, keepdims=True)
     left = np.abs(own - bias - factors * scaled)[known] / likely[known]
     declared, count = find_format(asked.dtype), norm.rows.shape[1]
     wide = declared if declared.precision > FLOAT32.precision else FLOAT32
     excess = np.abs(own - true)[known] / likely[known]
-    if not len(left) or excess.max() <= 1 or left.max() > max(1.0, thresholds.EXPLAINS * excess.max()):
+    if not len(left) or left.max() > max(1.0, thresholds.EXPLAINS * excess.max()):
+        return None
+    # A difference below zero has no root: such rows tell it, too, where no other is off.
+    if excess.max() <= 1 and not np.isnan(own[~known]).any():
         return None
     for format_ in dict.fromkeys((wide, declared)):
         unit = float(format_.unit_roundoff)
