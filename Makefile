@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # Tests run this many processes; compiled code and engines bring threads of their own.
 JOBS ?= 2
 
-.PHONY: help demo test quick coverage mutants check bench sweep survey replay injected variants bounds reports fixes models runs kills layers guard picks thresholds attack causes commands operators networks schemas integers pages docs examples dist format clean
+.PHONY: backtest help demo test quick coverage mutants check bench sweep survey replay injected variants bounds reports fixes models runs kills layers guard picks thresholds attack causes commands operators networks schemas integers pages docs examples dist format clean
 
 help:
 	@echo "make demo     what samebits says of one convolution on the light engines"
@@ -25,6 +25,7 @@ help:
 	@echo "make models   networks with one fault each: is it found; and without: verdicts, units replayed, fixes"
 	@echo "make runs     trainings that differ in one thing: is the first difference found"
 	@echo "make layers   a converted ResNet-18: do its bits stay, what does it cost"
+	@echo "make backtest closed reports of engines asked again, faulty and mended releases side by side"
 	@echo "make guard    networks in training under a guard: what it finds, what it costs"
 	@echo "make picks    what pick chooses for 50 layers, compared with another timing (docs/pick_survey.md)"
 	@echo "make reductions  faults put into kernels of plain NumPy: smallest problem, condition (docs/reduction_survey.md)"
@@ -132,6 +133,10 @@ bounds: $(VENV)/.dev
 
 reports: $(VENV)/.dev
 	$(BIN)/python benchmarks/reports_survey.py --write docs/reports.md
+
+# Installs some 60 releases; without that a quarter of an hour.
+backtest: $(VENV)/.dev
+	$(BIN)/python benchmarks/backtest.py --write docs/backtest.md
 
 # An hour on two cores.
 fixes: $(VENV)/.dev

@@ -89,9 +89,6 @@ class UnitCauses:
         nan = self._find_lost_nan(judged) if judged.beyond else None
         if nan is not None:
             return nan, next(self._list_cases(), None)
-        mechanism = explain_rows(self.network, self.folded, self.unit, self.seen)
-        if mechanism is not None:
-            return _take_mechanism(judged, mechanism), None
         shown: ProductCase | None = None
         for product in self._list_cases():
             side = self._explain(product.case)
@@ -104,8 +101,8 @@ class UnitCauses:
         if not judged.beyond:
             return self._find_format(judged, shown) or judged, shown
         found = self._find_narrow_operands(judged) or self._find_behind(judged) or self._find_format(judged, shown)
-        found = found or self._find_negative(judged) or self._find_displaced(judged) or self._find_inside(judged)
-        return found or judged, shown
+        found = found or self._find_rows(judged) or self._find_negative(judged) or self._find_displaced(judged)
+        return found or self._find_inside(judged) or judged, shown
 
     def _list_cases(self) -> Iterator[ProductCase]:
         """The unit as one problem where it is that; then each of its products, observed on its own."""
@@ -277,6 +274,11 @@ class UnitCauses:
             if predicted is not None and all(self._fits(v, predicted[v], judged) for v in self.unit.outputs):
                 return _wrong(judged, other.cause, other.says, "statistics")
         return None
+
+    def _find_rows(self, judged: UnitJudgement) -> UnitJudgement | None:
+        """The judgement on a softmax, norm or Gelu that is explained as one."""
+        found = explain_rows(self.network, self.folded, self.unit, self.seen)
+        return None if found is None else _take_mechanism(judged, found)
 
     def _find_negative(self, judged: UnitJudgement) -> UnitJudgement | None:
         """The judgement where only what hangs on negative indices deviates."""
