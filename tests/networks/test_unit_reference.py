@@ -1,5 +1,6 @@
 """What units should return: values against float64 formulas, bounds against float32 computed several ways."""
 
+import itertools
 import math
 
 import numpy as np
@@ -293,11 +294,29 @@ def test_padding_that_is_named_counts_and_what_rounding_up_adds_does_not():
     assert refer([wide], {"x": more}, opset=19).value.ravel().tolist() == [1.5, 4.5, 13 / 3]
 
 
+@pytest.mark.parametrize("reduction", ["add", "mul", "max", "min"])
+def test_what_is_scattered_onto_one_place_may_come_in_any_order(reduction):
+    """Three updates of one place, of 1e8 and -1e8 and 1, in every order, each step rounded to float32."""
+    x = np.array([[1.5, -2.25], [0.1, 7]], F)
+    updates = np.array([[1e8, 1.1], [1, -1.3], [-1e8, 0.7]], F)
+    made = node("ScatterND", ["x", "i", "u"], ["y"], reduction=reduction)
+    found = refer([made], {"x": x, "u": updates}, constants={"i": np.zeros((3, 1), np.int64)}, opset=18)
+    step = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[reduction]
+    for order in itertools.permutations(range(3)):
+        row = x[0]
+        for i in order:
+            row = step(row, updates[i])
+        assert (np.abs(row.astype(np.float64) - found.value[0]) <= found.bound[0]).all()
+    # The row that none meets keeps its bits, and the last update alone is no sum.
+    assert found.value[1].tolist() == x[1].tolist()
+    assert not found.bound[1].any()
+    if reduction in ("add", "mul"):
+        assert (np.abs(updates[2] - found.value[0]) > found.bound[0]).any()
+
+
 @pytest.mark.parametrize(
     ("nodes", "constants"),
     [
-        ([node("ScatterND", ["x", "i", "u"], ["y"], reduction="add")],
-         {"i": np.zeros((2, 1), np.int64), "u": random((2, 4, 9, 9), 2)}),
         ([node("Dropout", ["x", "r", "t"], ["y"])], {"r": np.array(0.5, F), "t": np.array(True)}),
         ([node("RandomNormal", [], ["r"], shape=[9]), node("Add", ["x", "r"], ["y"])], {}),
         ([node("Pad", ["x", "p"], ["y"])], {"p": np.array([0, 0, -1, 2, 0, 0, 2, -1])}),
