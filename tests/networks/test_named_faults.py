@@ -273,21 +273,103 @@ def test_what_is_right_elsewhere_is_displaced(tmp_path: Any) -> None:
     assert ask(tmp_path, case, {"y": moved}).cause is None
 
 
-def test_far_beyond_bfloat16_is_wrong(tmp_path: Any) -> None:
-    """x / sqrt(mean of x^2) with a cube in place of the square: wide bounds of the worst case leave it open."""
-    x = draw(5, 16)
+def ask_of(tmp_path: Any, nodes: list[Any], fed: Arrays, values: Arrays, **constants: np.ndarray) -> UnitSide:
+    return ask(tmp_path, Case("", nodes, fed, dict, "", "", constants), values)
+
+
+def test_where_every_output_hangs_on_a_negative_index_it_shows_nothing(tmp_path: Any) -> None:
+    x = draw(4, 5, 16)
+    nodes = [node("Gather", ["x", "last"], "g", axis=1), node("Mul", ["g", "k"], "y")]
+    fed, constants = {"x": x}, {"last": np.array(-1), "k": draw(16)}
+    off = (x[:, -1] * constants["k"] * 1.05).astype(np.float32)
+    side = ask_of(tmp_path, nodes, fed, {"g": x[:, -1], "y": off}, **constants)
+    assert "negative" not in (side.says or "")
+
+
+def test_whole_numbers_are_right_elsewhere_by_chance(tmp_path: Any) -> None:
+    x = DRAWS.uniform(-5, 5, (64, 256)).astype(np.float32)
+    nodes = [node("Mul", ["x", "k"], "m"), node("Floor", ["m"], "y")]
+    cut = (x.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+    k = np.array(7.3, np.float32)
+    side = ask_of(tmp_path, nodes, {"x": x}, {"m": x * k, "y": np.floor(cut * k)}, k=k)
+    assert "right at others" not in (side.says or "")
+
+
+def test_many_values_in_between_are_not_found_elsewhere(tmp_path: Any) -> None:
+    """So many outputs that some are within the bound of any number."""
+    x = draw(1, 3, 112, 112)
+    nodes = [node("Resize", ["x", "", "scales"], "y", mode="linear")]
+    scales = np.array([1, 1, 2, 2], np.float32)
+    right = compute_right(Case("", nodes, {"x": x}, dict, "", "", {"scales": scales}))["y"]
+    off = right.copy()
+    off[..., -2:] = 0.3 * right[..., :2] + 0.7 * right[..., 40:42]
+    side = ask_of(tmp_path, nodes, {"x": x}, {"y": off}, scales=scales)
+    assert (side.verdict in RIGHT, side.cause) == (False, None)
+
+
+@pytest.mark.parametrize("operator", ["ReduceMax", "ReduceMin", "ReduceSum", "ReduceL1"])
+def test_large_whole_numbers_are_reduced(tmp_path: Any, operator: str) -> None:
+    x = DRAWS.integers(-(2**50), 2**50, (3, 7))
+    reduce = {"ReduceMax": max, "ReduceMin": min, "ReduceSum": sum, "ReduceL1": lambda row: sum(map(abs, row))}
+    exact = np.array([reduce[operator]([int(n) for n in row]) for row in x])
     nodes = [
-        node("Pow", ["x", "two"], "p"), node("ReduceMean", ["p", "axes"], "m"), node("Add", ["m", "eps"], "a"),
-        node("Sqrt", ["a"], "s"), node("Div", ["x", "s"], "y"),
+        node(operator, ["x", "axes"], "r", keepdims=0), node("Sub", ["r", "r"], "d"),
+        node("Cast", ["d"], "y", to=TensorProto.FLOAT),
     ]  # fmt: skip
-    constants = {"two": np.array(3, np.float32), "axes": np.array([-1]), "eps": np.array(8, np.float32)}
-    case = Case("", nodes, {"x": x}, dict, "", "", constants)
-    right = compute_right(case)
-    assert ask(tmp_path, case, right).verdict in RIGHT
-    wide = x.astype(np.float64)
-    squared = (wide / np.sqrt((wide**2).mean(-1, keepdims=True) + 8)).astype(np.float32)
-    # Only the last value is another: looked into, all operators before it are right.
-    side = ask(tmp_path, case, {**right, "y": squared})
+    values = {"r": exact, "d": exact - exact, "y": np.zeros(3, np.float32)}
+    side = ask_of(tmp_path, nodes, {"x": x}, values, axes=np.array([1]))
+    assert (side.verdict, side.is_judged) == ("identical", True)
+
+
+def test_infinities_hide_no_cause(tmp_path: Any) -> None:
+    x, mask = draw(4, 6), np.where(DRAWS.random(6) < 0.3, -np.inf, 0).astype(np.float32)
+    nodes = [node("Add", ["x", "mask"], "a"), node("Mul", ["a", "k"], "y")]
+    constants = {"mask": mask, "k": np.array(3, np.float32)}
+    side = ask_of(tmp_path, nodes, {"x": x}, {"a": x + mask, "y": x + mask}, **constants)
     assert side.verdict == "wrong"
-    narrow = right["y"].view(np.uint32) & np.uint32(0xFFFF0000)
-    assert ask(tmp_path, case, {**right, "y": narrow.view(np.float32)}).verdict == "downgrade"
+    assert "leaves out Mul" in (side.says or "")
+    assert ask_of(tmp_path, nodes, {"x": x}, {"a": x + mask, "y": (x + mask) * 3}, **constants).verdict in RIGHT
+
+
+@pytest.mark.parametrize("value", [70000.0, -1e9, 65519.0])
+def test_beyond_the_largest_number_a_cast_gives_infinity(tmp_path: Any, value: float) -> None:
+    x = np.array([1.5, value, 3], np.float32)
+    nodes = [node("Cast", ["x"], "h", to=TensorProto.FLOAT16), node("Cast", ["h"], "y", to=TensorProto.FLOAT)]
+    with np.errstate(over="ignore"):
+        half = x.astype(np.float16)
+    values = {"h": half, "y": half.astype(np.float32)}
+    assert ask_of(tmp_path, nodes, {"x": x}, values).verdict in RIGHT
+    # What engines keep in float32 is no rounding beyond the range.
+    assert (ask_of(tmp_path, nodes, {"x": x}, {**values, "y": x}).verdict in RIGHT) is (value == 65519.0)
+
+
+def test_an_update_of_everything_is_refused_in_one_line(tmp_path: Any) -> None:
+    """Indices without a last size name the whole array: onnxruntime takes them."""
+    x, updates = draw(6, 6), draw(3, 6, 6)
+    nodes = [node("ScatterND", ["x", "i", "u"], "y", reduction="add")]
+    side = ask_of(tmp_path, nodes, {"x": x, "u": updates}, {"y": x + updates.sum(0)}, i=np.zeros((3, 0), np.int64))
+    assert not side.is_judged
+
+
+def test_windows_without_padding_count_what_is_there(tmp_path: Any) -> None:
+    x = draw(2, 3, 5, 7)
+    given = {"auto_pad": "VALID", "ceil_mode": 1, "count_include_pad": 1}
+    nodes = [node("AveragePool", ["x"], "y", kernel_shape=[2, 1], strides=[2, 2], **given)]
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (0, 1), (0, 0)))
+    counts = np.array([2, 2, 1]).reshape(3, 1)
+    right = ((padded[:, :, 0::2] + padded[:, :, 1::2])[..., ::2] / counts).astype(np.float32)
+    assert ask_of(tmp_path, nodes, {"x": x}, {"y": right}).verdict in RIGHT
+
+
+def test_a_fault_of_what_made_a_constant_is_found_by_our_own_rules(tmp_path: Any) -> None:
+    """Weights that are quantised in the file, and whose fractions an engine cuts off when it folds them."""
+    w, x, s = draw(6, 5), draw(4, 6), np.array(0.05, np.float32)
+    nodes = [
+        node("QuantizeLinear", ["w", "s", "z"], "q"), node("DequantizeLinear", ["q", "s", "z"], "v"),
+        node("MatMul", ["x", "v"], "y"),
+    ]  # fmt: skip
+    cut = np.trunc(w / s).clip(-128, 127) * s.astype(np.float64)
+    values = {"y": (x.astype(np.float64) @ cut).astype(np.float32)}
+    side = ask_of(tmp_path, nodes, {"x": x}, values, w=w, s=s, z=np.array(0, np.int8))
+    assert side.verdict not in RIGHT
+    assert "cuts off the fraction" in (side.says or "")

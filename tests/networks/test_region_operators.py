@@ -267,3 +267,30 @@ def test_volumes_are_sampled_as_torch_does():
     assert tell(model, {"x": x, "grid": grid}, {"y": y}) <= SOUND
     y[0, 1, 2, 1, 3] += 0.01
     assert not tell(model, {"x": x, "grid": grid}, {"y": y}) & SOUND
+
+
+@pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
+def test_between_two_pixels_either_is_the_nearest(padding):
+    x = np.random.default_rng(3).standard_normal((1, 1, 8, 8)).astype(np.float32)
+    ties = (2 * np.arange(8) + 2) / 8 - 1
+    grid = np.stack(np.meshgrid(ties, ties), -1)[None].astype(np.float32)
+    given = {"mode": "nearest", "padding_mode": padding}
+    model = make([node("GridSample", ["x", "grid"], ["y"], **given)], {"x": x, "grid": grid}, opset=20)
+    for step in (-1e-6, 0.0, 1e-6):
+        moved = grid.astype(np.float64) + step
+        places = np.rint(((moved + 1) * 8 - 1) / 2).astype(int)
+        outside = (places > 7).any(-1)
+        places = np.where(places > 7, 7, places)
+        y = x[0, 0][places[..., 1], places[..., 0]]
+        y = np.where(outside & (padding == "zeros"), 0, y)[:, None].astype(np.float32)
+        assert tell(model, {"x": x, "grid": grid}, {"y": y}) <= SOUND
+
+
+def test_points_that_are_no_numbers_are_not_judged():
+    x = np.random.default_rng(4).standard_normal((1, 2, 4, 4)).astype(np.float32)
+    grid = np.array([[[[np.inf, 0], [0.1, 0.2], [np.nan, 0]]]], np.float32)
+    for mode in ("nearest", "linear", "cubic"):
+        given = {"mode": mode, "padding_mode": "border"}
+        model = make([node("GridSample", ["x", "grid"], ["y"], **given)], {"x": x, "grid": grid}, opset=20)
+        y = run(model, {"x": x, "grid": grid})["y"]
+        assert not tell(model, {"x": x, "grid": grid}, {"y": y}) & {"wrong", "downgrade"}

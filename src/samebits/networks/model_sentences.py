@@ -205,11 +205,6 @@ def say_inside(name: str, operator: str, says: str) -> str:
     return f"{name} ({operator}), observed inside the unit: {says}"
 
 
-def say_far(times: float) -> str:
-    """Why something is wrong that no worst case rules out."""
-    return f"its largest error is {times:.3g} times that of every step rounded to bfloat16 or cut off there, both tried"
-
-
 def say_right_inside() -> str:
     """Why a fusion is taken for the fault."""
     return "with the values inside the unit observed, which keeps them from being fused, all of its operators are right"

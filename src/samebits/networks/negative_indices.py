@@ -43,6 +43,7 @@ def find_negative_indices(
                 if reference.value.shape != depends[v].shape:
                     return None
                 depends[v] |= ~(reference.value == right[v].value)
-        if all((~mask | depends[v]).all() for v, mask in beyond.items() if v in depends):
+        # Where everything hangs on one, it shows nothing.
+        if all((~mask | depends[v]).all() and not depends[v].all() for v, mask in beyond.items()):
             return node.operator
     return None

@@ -148,7 +148,7 @@ def _find_schema(node: Node, opset: int) -> Any:
     """What ONNX says of an operator; None of those that are not ONNX's own."""
     import onnx
 
-    known = not node.stored.domain and onnx.defs.has(node.operator, opset, "")
+    known = node.stored.domain in ("", "ai.onnx") and onnx.defs.has(node.operator, opset, "")
     return onnx.defs.get_schema(node.operator, opset, "") if known else None
 
 

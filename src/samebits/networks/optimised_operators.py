@@ -211,6 +211,7 @@ def _grouped(w: OperatorWriter) -> None:
     given, (query, key, value) = w.given, (w.take(i) for i in range(3))
     w.refuse_unless(not any(w.take(i) for i in range(9, len(w.node.input))) and not w.has_output(3))
     w.refuse_unless(not given.get("rotary_interleaved") and int(given.get("smooth_softmax", 0)) <= 0)
+    w.refuse_unless(int(given.get("local_window_size", -1)) != 0)
     # What newer attributes ask for is not written out; some are written with what leaves everything as it is.
     newer = {name: value for name, value in given.items() if name not in _GROUPED and not name.endswith("_epsilon")}
     w.refuse_unless(bool(given.get("causal", 1)) and not any(value and value != "NONE" for value in newer.values()))

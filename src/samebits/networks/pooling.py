@@ -21,6 +21,8 @@ def view_windows(x: np.ndarray, attributes: Mapping[str, Any], filling: float) -
     pads = find_pads(x.shape[2:], attributes)
     padded = np.pad(x, [(0, 0), (0, 0), *pads], constant_values=filling)
     reach = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
+    if any(span > size for span, size in zip(reach, padded.shape[2:], strict=True)):
+        raise NoReferenceError("a window is larger than what it looks at")
     windows = np.lib.stride_tricks.sliding_window_view(padded, reach, tuple(range(2, 2 + rank)))
     steps = [slice(None, None, s) for s in strides]
     taps = [slice(None, None, d) for d in dilations]
@@ -37,8 +39,9 @@ def count_taps(x: np.ndarray, attributes: Mapping[str, Any]) -> np.ndarray:
         return view_windows(present, attributes, 0.0).sum(tuple(range(-rank, 0)))
     # The padding that is named counts; what a window that rounding up made reaches beyond it does not.
     ends = find_pads(x.shape[2:], attributes)
-    is_named = attributes.get("auto_pad", "NOTSET") == "NOTSET"
-    pads = tuple(attributes.get("pads") or (0,) * 2 * rank)
+    is_named = attributes.get("auto_pad", "NOTSET") in ("NOTSET", "VALID")
+    none = (0,) * 2 * rank
+    pads = none if attributes.get("auto_pad") == "VALID" else tuple(attributes.get("pads") or none)
     named = list(zip(pads[:rank], pads[rank:], strict=True)) if is_named else ends
     counted = [(begin, 0 if attributes.get(NO_END) else end) for begin, end in named]
     present = np.pad(present, [(0, 0), (0, 0), *counted], constant_values=1.0)

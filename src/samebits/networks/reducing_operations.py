@@ -50,9 +50,13 @@ def reduce_whole(node: Node, inputs: Sequence[Value | None], opset: int) -> Valu
         return as_value(evaluate_plainly(node, [x, *others], opset)[0])
     if node.attributes.get(WRAPS):
         return as_value(_wrap(node, x, inputs))
-    sizes = np.abs(x.astype(np.float64))
-    largest = sizes.prod() if node.operator == "ReduceProd" else (sizes**2).sum() + sizes.sum()
-    if not largest < _MOST_WHOLE:
+    sizes, axes = np.abs(x.astype(np.float64)), _find_axes(node, inputs, x.ndim)
+    if node.operator in ("ReduceMax", "ReduceMin"):
+        sizes = np.zeros_like(sizes)
+    elif node.operator in ("ReduceL2", "ReduceSumSquare"):
+        sizes **= 2
+    largest = sizes.prod(axes) if node.operator == "ReduceProd" else sizes.sum(axes)
+    if not np.max(largest, initial=0.0) < _MOST_WHOLE:
         raise NoReferenceError("sums of these whole numbers leave 64 bits")
     found = evaluate_plainly(node, [x.astype(np.int64), *others], opset)[0]
     holds = np.iinfo(x.dtype)

@@ -244,6 +244,13 @@ def _sample_grid(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> l
         grid = Bounded(_clamp(node, grid.value, x.value.shape[2:]), grid.error, grid.magnitude)
     mode = _NEWER_MODES.get(str(node.attributes.get("mode", "linear")), str(node.attributes.get("mode", "linear")))
     STEPS.check(grid.value.size * x.value.shape[1] * _TAPS[mode] ** grid.value.shape[-1], "what a GridSample reads")
+    is_known = np.asarray(np.isfinite(grid.value).all(-1))
+    # Where a point is no number, or infinitely far away, engines differ, and nobody says who is right.
+    grid = Bounded(np.where(is_known[..., None], grid.value, 0.0), np.nan_to_num(grid.error), grid.magnitude)
+    unknown = np.where(is_known, 0.0, np.inf)[:, None]
+    if mode == "nearest":
+        found = _take_nearest(a, node, x, grid)
+        return [Bounded(found.value, found.error + unknown, found.magnitude)]
     value = _sample(node, x.value, grid.value, mode)
     size = max(x.value.shape[2:])
     largest = float(np.abs(x.value).max(initial=0.0) + x.error.max(initial=0.0))
@@ -251,7 +258,7 @@ def _sample_grid(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> l
     position = 8 * a.unit * max(1.0, float(np.abs(grid.value).max(initial=0.0)))
     moved = slope * size * largest * (grid.error.max(initial=0.0) + position)
     reach = slope * x.error.max(initial=0.0) + moved + 8 * a.unit * largest
-    return [Bounded(value, np.full_like(value, reach), np.abs(value))]
+    return [Bounded(value, reach + unknown + np.zeros_like(value), np.abs(value))]
 
 
 def _sample(node: Node, x: Floats, grid: Floats, mode: str) -> Floats:
@@ -313,10 +320,10 @@ def _clamp(node: Node, places: Floats, sizes: Sequence[int]) -> Floats:
     return np.where((np.abs(places) > 1).any(-1, keepdims=True), np.clip(places, -most, most), places)
 
 
-def _take_nearest(a: Arithmetic, node: Node, x: Bounded, grid: Bounded, value: Floats) -> Bounded:
+def _take_nearest(a: Arithmetic, node: Node, x: Bounded, grid: Bounded) -> Bounded:
     """The nearest pixels; where what a position is off by could choose another one, either may be right."""
     off = grid.error + 8 * a.unit * np.maximum(1.0, np.abs(grid.value))
-    error = _sample(node, x.error, grid.value, "nearest")
+    value, error = (_sample(node, part, grid.value, "nearest") for part in (x.value, x.error))
     for signs in itertools.product((-1.0, 1.0), repeat=grid.value.shape[-1]):
         moved = grid.value + np.array(signs) * off
         other, own = (_sample(node, part, moved, "nearest") for part in (x.value, x.error))

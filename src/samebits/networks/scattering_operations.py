@@ -27,12 +27,16 @@ def scatter(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[V
     """ScatterElements and ScatterND with a reduction."""
     data, _, updates = list_floats(inputs)
     places = make_plain(inputs[1])
-    if places is None:
+    named = _name_reduction(node)
+    if places is None or (node.operator == "ScatterND" and not places.shape[-1]):
+        return None
+    if named in ("max", "min") and (np.isnan(data.value).any() or np.isnan(updates.value).any()):
+        # Nobody says which of a number and NaN is larger.
         return None
     where = _find_places(node, places.astype(np.int64), data.value.shape)
     counts = np.zeros(data.value.shape)
     np.add.at(counts, where, 1.0)
-    return [_REDUCTIONS[_name_reduction(node)](a, data, updates, where, counts)]
+    return [_REDUCTIONS[named](a, data, updates, where, counts)]
 
 
 def _name_reduction(node: Node) -> str:

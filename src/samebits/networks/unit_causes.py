@@ -16,13 +16,11 @@ from samebits.mechanisms.search.recalled import Recalled
 from samebits.mechanisms.search.recorded_case import explain_case
 from samebits.networks.inner_values import list_inner
 from samebits.networks.model_sentences import (
-    say_far,
     say_fused,
     say_inside,
     say_observed_inside,
     say_right_inside,
 )
-from samebits.networks.narrowed_units import count_times_narrow
 from samebits.networks.negative_indices import find_negative_indices
 from samebits.networks.network import Network, Node
 from samebits.networks.product_nodes import PRODUCTS, find_product
@@ -70,20 +68,6 @@ class UnitCauses:
 
     def find(self, judged: UnitJudgement) -> tuple[UnitJudgement, ProductCase | None]:
         """The judgement with its cause, where one was found, and the case of the product that shows it."""
-        found, shown = self._find(judged)
-        return self._call_far(found), shown
-
-    def _call_far(self, judged: UnitJudgement) -> UnitJudgement:
-        """Wrong, where it lies many times farther from the truth than bfloat16 in every step takes the unit."""
-        if judged.verdict != "undecided" or not judged.beyond or judged.cause not in (None, CauseCode.FUSION):
-            return judged
-        times = count_times_narrow(self.network, self.folded, self.unit, self.seen, self.references)
-        if times < thresholds.CLEARLY_WRONG:
-            return judged
-        evidence = (Evidence("statistic", say_far(times)), *judged.evidence)
-        return replace(judged, verdict="wrong", certainty="statistics", evidence=evidence)
-
-    def _find(self, judged: UnitJudgement) -> tuple[UnitJudgement, ProductCase | None]:
         if any(self.seen[v].shape != r.truth.shape for v, r in self.references.items() if r.bound is not None):
             return self._find_shape(judged) or self._find_inside(judged) or judged, None
         nan = self._find_lost_nan(judged) if judged.beyond else None
@@ -404,7 +388,8 @@ def _equals(result: np.ndarray, predicted: OutputReference) -> bool:
     with np.errstate(invalid="ignore"):
         away = np.abs(result.astype(np.float64) - predicted.value)
     both_nan = np.isnan(predicted.value) & np.isnan(result.astype(np.float64))
-    return bool(((away <= predicted.bound) | both_nan).all())
+    # Infinities are no distance apart.
+    return bool(((away <= predicted.bound) | both_nan | (result == predicted.value)).all())
 
 
 def _wrong(judged: UnitJudgement, cause: CauseCode, says: str, level: str) -> UnitJudgement:

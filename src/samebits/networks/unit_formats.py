@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from samebits.findings.causes import CauseCode
@@ -13,8 +15,8 @@ from samebits.networks.unit_reference import OutputReference
 _NARROW = (("bfloat16", 16), ("float16", 13), ("TF32", 13))
 # Fewer values than this fit a narrow format by chance.
 _FEWEST = 8
-# What is less likely does not happen by chance: 30 bits.
-_CHANCE = 2.0**-30
+# What is less likely does not happen by chance, as a power of two.
+_CHANCE = -30.0
 
 
 def find_narrow(
@@ -77,12 +79,14 @@ def count_displaced(result: np.ndarray, reference: OutputReference, beyond: np.n
     given = result[beyond].astype(np.float64)
     if given.size < _FEWEST or not (np.isfinite(right).all() and np.isfinite(bound).all()):
         return 0
-    # Zeros, and whatever else is there often, are found anywhere.
-    values, counts = np.unique(result, return_counts=True)
-    given = given[~np.isin(given, values[counts > max(2, result.size // 8)])]
+    # Zeros, whole numbers and whatever else is right more than once are found anywhere.
+    rounded = reference.value.astype(result.dtype).reshape(-1)
+    values, counts = np.unique(rounded, return_counts=True)
+    given = given[~np.isin(given, values[counts > 1].astype(np.float64))]
     order = np.argsort(right)
     at = np.clip(np.searchsorted(right[order], given), 1, right.size - 1)
     near = np.stack([order[at - 1], order[at]])
     is_there = (np.abs(right[near] - given) <= bound[near]).any(0)
     covered = 2 * float(bound.sum()) / max(float(np.ptp(right)), 1e-300)
-    return int(beyond.sum()) if given.size >= _FEWEST and is_there.all() and covered**given.size < _CHANCE else 0
+    by_chance = covered >= 1 or given.size * math.log2(max(covered, 1e-300)) > _CHANCE
+    return int(beyond.sum()) if given.size >= _FEWEST and is_there.all() and not by_chance else 0

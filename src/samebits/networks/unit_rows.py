@@ -40,7 +40,7 @@ def explain_rows(
 def _state_rows(node: Node, inputs: list[np.ndarray | None], opset: int) -> tuple[RowFunction, dict[str, np.ndarray]]:
     """The problem and its operands; raises LookupError where a node is none of these functions."""
     x, weight, bias = (*inputs, None, None, None)[:3]
-    if x is None:
+    if x is None or not x.ndim:
         raise LookupError
     given, dtype, rank = node.attributes, x.dtype.name, x.ndim
     if node.operator in _NORMS:
