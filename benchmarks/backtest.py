@@ -29,7 +29,7 @@ from samebits.engines.registry.known_engines import ENGINES
 from samebits.engines.workers.releases import find_environment, find_program
 
 FOLDER = Path(__file__).parent / "closed_reports"
-PLAIN = FOLDER / "run_plain.py"
+PLAIN, SHARED = FOLDER / "run_plain.py", FOLDER / "plain_operators.py"
 LIMIT_S = 900
 SOUND = ("identical", "rounding")
 ABOUT = """Closed reports of wrong results whose faulty release installs here. Each is rebuilt as its user met it
@@ -51,8 +51,9 @@ class Answer:
 
 def read_reports(wanted: str) -> Iterator[ModuleType]:
     """The modules of the reports whose names match."""
+    sys.path.insert(0, str(FOLDER))
     for path in sorted(FOLDER.glob("*_*.py")):
-        if path != PLAIN and fnmatch.fnmatch(path.stem, wanted):
+        if path not in (PLAIN, SHARED) and fnmatch.fnmatch(path.stem, wanted):
             spec = importlib.util.spec_from_file_location(path.stem, path)
             assert spec is not None
             assert spec.loader is not None

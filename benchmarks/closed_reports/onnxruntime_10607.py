@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
+from plain_operators import conv, write
 
 URL = "https://github.com/microsoft/onnxruntime/issues/10607"
 ENGINE = "onnxruntime"
@@ -18,48 +18,6 @@ CAUSE = "with padding_mode=border the point itself is clamped to the image befor
 CONDITION = "mode=bicubic, padding_mode=border, points outside the image by less than 2 pixels"
 WORKAROUND = None
 NOTE = "1.15.1 and 1.16.3: 8.6e-2, 12 of 60 elements; 1.17.0: 7e-7. Repaired with the rewrite for GridSample-20, PR 17744 (the stored copy of the issue still reads open; PR 10628 proposed the same repair)"
-
-
-def _write(folder: Path, nodes, inputs, weights, outputs, opset, ir, contrib=False) -> None:
-    """Saves model.onnx (weights as initializers) and inputs.npz."""
-    types = {
-        "float32": TensorProto.FLOAT,
-        "float16": TensorProto.FLOAT16,
-        "int64": TensorProto.INT64,
-        "int32": TensorProto.INT32,
-        "uint8": TensorProto.UINT8,
-        "int8": TensorProto.INT8,
-        "bool": TensorProto.BOOL,
-    }
-    ins = [helper.make_tensor_value_info(k, types[str(v.dtype)], v.shape) for k, v in inputs.items()]
-    outs = [
-        helper.make_tensor_value_info(k, TensorProto.FLOAT, [None] * v.ndim)
-        for k, v in truth(inputs).items()
-        if k in outputs
-    ]
-    init = [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
-    sets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid("com.microsoft", 1)] if contrib else [])
-    model = helper.make_model(helper.make_graph(nodes, "net", ins, outs, init), opset_imports=sets, ir_version=ir)
-    onnx.save(model, str(Path(folder) / "model.onnx"))
-    np.savez(Path(folder) / "inputs.npz", **inputs)
-
-
-def _conv(x, w, b=None, pads=(0, 0, 0, 0)):
-    """Convolution by its definition, float64; pads = top, left, bottom, right; stride 1, one group."""
-    n, c, h, wd = x.shape
-    m, _, kh, kw = w.shape
-    top, left, bottom, right = pads
-    xp = np.zeros((n, c, h + top + bottom, wd + left + right))
-    xp[:, :, top : top + h, left : left + wd] = x
-    y = np.zeros((n, m, xp.shape[2] - kh + 1, xp.shape[3] - kw + 1))
-    for i in range(y.shape[2]):
-        for j in range(y.shape[3]):
-            window = xp[:, :, i : i + kh, j : j + kw]
-            for o in range(m):
-                y[:, o, i, j] = (window * w[o].astype(np.float64)).sum(axis=(1, 2, 3))
-    if b is not None:
-        y += b.astype(np.float64).reshape(1, -1, 1, 1)
-    return y
 
 
 def _weights():
@@ -80,7 +38,7 @@ def make(folder: Path) -> None:
     r = np.random.default_rng(7)
     x = r.standard_normal((1, 2, 6, 7)).astype(np.float32)
     grid = r.uniform(-1.35, 1.35, (1, 5, 6, 2)).astype(np.float32)
-    _write(folder, nodes, {"x": x, "grid": grid}, _weights(), ["y"], 16, 8)
+    write(truth, folder, nodes, {"x": x, "grid": grid}, _weights(), ["y"], 16, 8)
 
 
 def _cubic(t):
@@ -92,7 +50,7 @@ def _cubic(t):
 
 def truth(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     w = _weights()
-    r = np.maximum(_conv(inputs["x"].astype(np.float64), w["w0"], None, (1, 1, 1, 1)), 0)
+    r = np.maximum(conv(inputs["x"].astype(np.float64), w["w0"], None, (1, 1, 1, 1)), 0)
     n, c, h, wd = r.shape
     grid = inputs["grid"].astype(np.float64)
     g = np.zeros((n, c, *grid.shape[1:3]))
@@ -106,4 +64,4 @@ def truth(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
                     for xx in range(x0 - 1, x0 + 3):
                         value = r[b, :, min(max(yy, 0), h - 1), min(max(xx, 0), wd - 1)]
                         g[b, :, i, j] += value * _cubic(py - yy) * _cubic(px - xx)
-    return {"y": _conv(g, w["w1"])}
+    return {"y": conv(g, w["w1"])}

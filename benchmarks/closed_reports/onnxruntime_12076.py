@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
+from plain_operators import write
 
 URL = "https://github.com/microsoft/onnxruntime/issues/12076"
 ENGINE = "onnxruntime"
@@ -25,30 +25,6 @@ WORKAROUND = None
 NOTE = "1.15.1: 1.1, 15 of 32 elements; 1.16.0: 3e-8 (newer Eigen). Reported for 1.12"
 
 
-def _write(folder: Path, nodes, inputs, weights, outputs, opset, ir, contrib=False) -> None:
-    """Saves model.onnx (weights as initializers) and inputs.npz."""
-    types = {
-        "float32": TensorProto.FLOAT,
-        "float16": TensorProto.FLOAT16,
-        "int64": TensorProto.INT64,
-        "int32": TensorProto.INT32,
-        "uint8": TensorProto.UINT8,
-        "int8": TensorProto.INT8,
-        "bool": TensorProto.BOOL,
-    }
-    ins = [helper.make_tensor_value_info(k, types[str(v.dtype)], v.shape) for k, v in inputs.items()]
-    outs = [
-        helper.make_tensor_value_info(k, TensorProto.FLOAT, [None] * v.ndim)
-        for k, v in truth(inputs).items()
-        if k in outputs
-    ]
-    init = [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
-    sets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid("com.microsoft", 1)] if contrib else [])
-    model = helper.make_model(helper.make_graph(nodes, "net", ins, outs, init), opset_imports=sets, ir_version=ir)
-    onnx.save(model, str(Path(folder) / "model.onnx"))
-    np.savez(Path(folder) / "inputs.npz", **inputs)
-
-
 def _weights():
     np.random.default_rng(12076)
     return {"k": np.array([1.0, 10.0, 1e5, 1e9, 3e9, 1e11, 7.0, 1e14], np.float32), "bias": np.float32(0.25)}
@@ -62,7 +38,7 @@ def make(folder: Path) -> None:
         helper.make_node("Div", ["f", "k"], ["y"]),
     ]
     x = np.random.default_rng(21).uniform(1, 9, (4, 8)).astype(np.float32)
-    _write(folder, nodes, {"x": x}, _weights(), ["y"], 13, 8)
+    write(truth, folder, nodes, {"x": x}, _weights(), ["y"], 13, 8)
 
 
 def truth(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

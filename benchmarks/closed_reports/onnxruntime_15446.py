@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
+from plain_operators import conv, write
 
 URL = "https://github.com/microsoft/onnxruntime/issues/15446"
 ENGINE = "onnxruntime"
@@ -18,48 +18,6 @@ CAUSE = "output size for ceil_mode=1 counts a window that starts in the end padd
 CONDITION = "ceil_mode=1 and the last window would start beyond the input (in the end padding)"
 WORKAROUND = None
 NOTE = "1.15.1 to 1.20.1: output 1x3x3x3 instead of 1x3x2x3; 1.21.0: 6.7e-8. Fix: PR 16752"
-
-
-def _write(folder: Path, nodes, inputs, weights, outputs, opset, ir, contrib=False) -> None:
-    """Saves model.onnx (weights as initializers) and inputs.npz."""
-    types = {
-        "float32": TensorProto.FLOAT,
-        "float16": TensorProto.FLOAT16,
-        "int64": TensorProto.INT64,
-        "int32": TensorProto.INT32,
-        "uint8": TensorProto.UINT8,
-        "int8": TensorProto.INT8,
-        "bool": TensorProto.BOOL,
-    }
-    ins = [helper.make_tensor_value_info(k, types[str(v.dtype)], v.shape) for k, v in inputs.items()]
-    outs = [
-        helper.make_tensor_value_info(k, TensorProto.FLOAT, [None] * v.ndim)
-        for k, v in truth(inputs).items()
-        if k in outputs
-    ]
-    init = [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
-    sets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid("com.microsoft", 1)] if contrib else [])
-    model = helper.make_model(helper.make_graph(nodes, "net", ins, outs, init), opset_imports=sets, ir_version=ir)
-    onnx.save(model, str(Path(folder) / "model.onnx"))
-    np.savez(Path(folder) / "inputs.npz", **inputs)
-
-
-def _conv(x, w, b=None, pads=(0, 0, 0, 0)):
-    """Convolution by its definition, float64; pads = top, left, bottom, right; stride 1, one group."""
-    n, c, h, wd = x.shape
-    m, _, kh, kw = w.shape
-    top, left, bottom, right = pads
-    xp = np.zeros((n, c, h + top + bottom, wd + left + right))
-    xp[:, :, top : top + h, left : left + wd] = x
-    y = np.zeros((n, m, xp.shape[2] - kh + 1, xp.shape[3] - kw + 1))
-    for i in range(y.shape[2]):
-        for j in range(y.shape[3]):
-            window = xp[:, :, i : i + kh, j : j + kw]
-            for o in range(m):
-                y[:, o, i, j] = (window * w[o].astype(np.float64)).sum(axis=(1, 2, 3))
-    if b is not None:
-        y += b.astype(np.float64).reshape(1, -1, 1, 1)
-    return y
 
 
 def _weights():
@@ -78,12 +36,12 @@ def make(folder: Path) -> None:
         helper.make_node("Conv", ["t", "w1"], ["y"]),
     ]
     x = np.random.default_rng(9).standard_normal((1, 2, 7, 8)).astype(np.float32)
-    _write(folder, nodes, {"x": x}, _weights(), ["y"], 17, 8)
+    write(truth, folder, nodes, {"x": x}, _weights(), ["y"], 17, 8)
 
 
 def truth(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     w = _weights()
-    a = _conv(inputs["x"].astype(np.float64), w["w0"])
+    a = conv(inputs["x"].astype(np.float64), w["w0"])
     n, c, h, wd = a.shape
     size = []
     for extent in (h, wd):
@@ -98,4 +56,4 @@ def truth(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
                 for s in range(3 * j - 1, 3 * j + 2):
                     if 0 <= r < h and 0 <= s < wd:
                         p[:, :, i, j] = np.maximum(p[:, :, i, j], a[:, :, r, s])
-    return {"y": _conv(np.tanh(p), w["w1"])}
+    return {"y": conv(np.tanh(p), w["w1"])}

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from plain_operators import write
 
 URL = "https://github.com/microsoft/onnxruntime/pull/17953"
 ENGINE = "onnxruntime"
@@ -21,30 +21,6 @@ CAUSE = "the transformer that removes duplicate casts drops the pair float32 -> 
 CONDITION = "Cast to float16/bfloat16 directly followed by Cast back to float32"
 WORKAROUND = None
 NOTE = "1.15.1 and 1.16.3 (also with optimisations off): 3.9e-1 of the largest value, 13 of 32 elements; 1.17.0: 1e-7. Fix: PR 17953; older reports of the same fault: 8787, 9915, 17565"
-
-
-def _write(folder: Path, nodes, inputs, weights, outputs, opset, ir, contrib=False) -> None:
-    """Saves model.onnx (weights as initializers) and inputs.npz."""
-    types = {
-        "float32": TensorProto.FLOAT,
-        "float16": TensorProto.FLOAT16,
-        "int64": TensorProto.INT64,
-        "int32": TensorProto.INT32,
-        "uint8": TensorProto.UINT8,
-        "int8": TensorProto.INT8,
-        "bool": TensorProto.BOOL,
-    }
-    ins = [helper.make_tensor_value_info(k, types[str(v.dtype)], v.shape) for k, v in inputs.items()]
-    outs = [
-        helper.make_tensor_value_info(k, TensorProto.FLOAT, [None] * v.ndim)
-        for k, v in truth(inputs).items()
-        if k in outputs
-    ]
-    init = [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
-    sets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid("com.microsoft", 1)] if contrib else [])
-    model = helper.make_model(helper.make_graph(nodes, "net", ins, outs, init), opset_imports=sets, ir_version=ir)
-    onnx.save(model, str(Path(folder) / "model.onnx"))
-    np.savez(Path(folder) / "inputs.npz", **inputs)
 
 
 def _weights():
@@ -65,7 +41,7 @@ def make(folder: Path) -> None:
         helper.make_node("MatMul", ["y", "v"], ["z"]),
     ]
     x = np.random.default_rng(25).uniform(0.2, 2.5, (4, 5)).astype(np.float32)
-    _write(folder, nodes, {"x": x}, _weights(), ["y", "z"], 13, 8)
+    write(truth, folder, nodes, {"x": x}, _weights(), ["y", "z"], 13, 8)
 
 
 def truth(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
+from plain_operators import write
 
 URL = "https://github.com/microsoft/onnxruntime/issues/21455"
 ENGINE = "onnxruntime"
@@ -18,30 +18,6 @@ CAUSE = "Min/Max use Eigen's min/max without NaN propagation (SIMD minps returns
 CONDITION = "NaN in one operand only, float32/float64; which operand depends on SIMD body or remainder"
 WORKAROUND = None
 NOTE = "1.18.1 and before: a number instead of NaN for the NaNs of the second operand; 1.19.0: right. Fix: PR 21492"
-
-
-def _write(folder: Path, nodes, inputs, weights, outputs, opset, ir, contrib=False) -> None:
-    """Saves model.onnx (weights as initializers) and inputs.npz."""
-    types = {
-        "float32": TensorProto.FLOAT,
-        "float16": TensorProto.FLOAT16,
-        "int64": TensorProto.INT64,
-        "int32": TensorProto.INT32,
-        "uint8": TensorProto.UINT8,
-        "int8": TensorProto.INT8,
-        "bool": TensorProto.BOOL,
-    }
-    ins = [helper.make_tensor_value_info(k, types[str(v.dtype)], v.shape) for k, v in inputs.items()]
-    outs = [
-        helper.make_tensor_value_info(k, TensorProto.FLOAT, [None] * v.ndim)
-        for k, v in truth(inputs).items()
-        if k in outputs
-    ]
-    init = [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
-    sets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid("com.microsoft", 1)] if contrib else [])
-    model = helper.make_model(helper.make_graph(nodes, "net", ins, outs, init), opset_imports=sets, ir_version=ir)
-    onnx.save(model, str(Path(folder) / "model.onnx"))
-    np.savez(Path(folder) / "inputs.npz", **inputs)
 
 
 def _weights():
@@ -64,7 +40,7 @@ def make(folder: Path) -> None:
     r = np.random.default_rng(20)
     x, z = r.standard_normal((5, 8)).astype(np.float32), r.standard_normal((5, 8)).astype(np.float32)
     x[0, 2] = z[1, 4] = z[3, 7] = np.nan
-    _write(folder, nodes, {"x": x, "z": z}, _weights(), ["y", "row"], 13, 8)
+    write(truth, folder, nodes, {"x": x, "z": z}, _weights(), ["y", "row"], 13, 8)
 
 
 def truth(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
+from plain_operators import softmax, write
 
 URL = "https://github.com/microsoft/onnxruntime/pull/24017"
 ENGINE = "onnxruntime"
@@ -21,36 +21,6 @@ CAUSE = "offset into attention_bias when only the head axis is broadcast: wrong 
 CONDITION = "attention_bias of shape [B, 1, S, T] with B > 1"
 WORKAROUND = None
 NOTE = "1.20.1: 8e-1 and 1.21.0: 6.6e-1, 40 of 60 elements (all of batch entries 1 and 2), 1.19.2 refuses the model; 1.21.1: 9e-8. Fix: PR 24017"
-
-
-def _write(folder: Path, nodes, inputs, weights, outputs, opset, ir, contrib=False) -> None:
-    """Saves model.onnx (weights as initializers) and inputs.npz."""
-    types = {
-        "float32": TensorProto.FLOAT,
-        "float16": TensorProto.FLOAT16,
-        "int64": TensorProto.INT64,
-        "int32": TensorProto.INT32,
-        "uint8": TensorProto.UINT8,
-        "int8": TensorProto.INT8,
-        "bool": TensorProto.BOOL,
-    }
-    ins = [helper.make_tensor_value_info(k, types[str(v.dtype)], v.shape) for k, v in inputs.items()]
-    outs = [
-        helper.make_tensor_value_info(k, TensorProto.FLOAT, [None] * v.ndim)
-        for k, v in truth(inputs).items()
-        if k in outputs
-    ]
-    init = [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
-    sets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid("com.microsoft", 1)] if contrib else [])
-    model = helper.make_model(helper.make_graph(nodes, "net", ins, outs, init), opset_imports=sets, ir_version=ir)
-    onnx.save(model, str(Path(folder) / "model.onnx"))
-    np.savez(Path(folder) / "inputs.npz", **inputs)
-
-
-def _softmax(scores):
-    """Softmax over the last axis; minus infinity counts as absent."""
-    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
 
 
 def _weights():
@@ -75,7 +45,8 @@ def make(folder: Path) -> None:
     def f(*s):
         return r.standard_normal(s).astype(np.float32)
 
-    _write(
+    write(
+        truth,
         folder,
         nodes,
         {"x": f(3, 4, 6), "k": f(3, 5, 8), "v": f(3, 5, 8), "bias": f(3, 1, 4, 5)},
@@ -96,5 +67,5 @@ def truth(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
         for head in range(2):
             part = slice(4 * head, 4 * head + 4)
             scores = q[b, :, part] @ k[b, :, part].T / np.sqrt(4.0) + inputs["bias"][b, 0].astype(np.float64)
-            a[b, :, part] = _softmax(scores) @ v[b, :, part]
+            a[b, :, part] = softmax(scores) @ v[b, :, part]
     return {"y": a @ w["wo"].astype(np.float64)}

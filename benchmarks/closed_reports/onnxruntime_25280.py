@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from plain_operators import write
 
 URL = "https://github.com/microsoft/onnxruntime/pull/25280"
 ENGINE = "onnxruntime"
@@ -23,30 +23,6 @@ CONDITION = (
 )
 WORKAROUND = None
 NOTE = "1.21.0 to 1.31.1: unclipped numbers around 3e9 in 16 of 32 elements (1.15.1 and 1.20.1 right: older Eigen); 1.32.0: 3e-8. Fix: PR 32475 (newer Eigen with its SSE2 repair), in favour of which 25280 was closed"
-
-
-def _write(folder: Path, nodes, inputs, weights, outputs, opset, ir, contrib=False) -> None:
-    """Saves model.onnx (weights as initializers) and inputs.npz."""
-    types = {
-        "float32": TensorProto.FLOAT,
-        "float16": TensorProto.FLOAT16,
-        "int64": TensorProto.INT64,
-        "int32": TensorProto.INT32,
-        "uint8": TensorProto.UINT8,
-        "int8": TensorProto.INT8,
-        "bool": TensorProto.BOOL,
-    }
-    ins = [helper.make_tensor_value_info(k, types[str(v.dtype)], v.shape) for k, v in inputs.items()]
-    outs = [
-        helper.make_tensor_value_info(k, TensorProto.FLOAT, [None] * v.ndim)
-        for k, v in truth(inputs).items()
-        if k in outputs
-    ]
-    init = [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
-    sets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid("com.microsoft", 1)] if contrib else [])
-    model = helper.make_model(helper.make_graph(nodes, "net", ins, outs, init), opset_imports=sets, ir_version=ir)
-    onnx.save(model, str(Path(folder) / "model.onnx"))
-    np.savez(Path(folder) / "inputs.npz", **inputs)
 
 
 def _weights():
@@ -69,7 +45,7 @@ def make(folder: Path) -> None:
     ids = r.integers(-2000, 2000, (4, 8))
     ids[::2] = r.integers(720_000_000, 1_400_000_000, (2, 8))  # three times this lies between 2**31 and 2**32
     ids[1, :4] *= 2**33 + 7
-    _write(folder, nodes, {"ids": ids.astype(np.int64)}, _weights(), ["y"], 13, 8)
+    write(truth, folder, nodes, {"ids": ids.astype(np.int64)}, _weights(), ["y"], 13, 8)
 
 
 def truth(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

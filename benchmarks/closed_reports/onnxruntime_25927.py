@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
+from plain_operators import softmax, write
 
 URL = "https://github.com/microsoft/onnxruntime/pull/25927"
 ENGINE = "onnxruntime"
@@ -21,36 +21,6 @@ CAUSE = "local_window_size did not count the current token, so each query attend
 CONDITION = "local_window_size > 0 and more tokens than the window"
 WORKAROUND = None
 NOTE = "1.23.2 and before: 2.7e-1, 48 of 84 elements (all tokens beyond the window); 1.24.1: 1.3e-7. Fix: PR 25927"
-
-
-def _write(folder: Path, nodes, inputs, weights, outputs, opset, ir, contrib=False) -> None:
-    """Saves model.onnx (weights as initializers) and inputs.npz."""
-    types = {
-        "float32": TensorProto.FLOAT,
-        "float16": TensorProto.FLOAT16,
-        "int64": TensorProto.INT64,
-        "int32": TensorProto.INT32,
-        "uint8": TensorProto.UINT8,
-        "int8": TensorProto.INT8,
-        "bool": TensorProto.BOOL,
-    }
-    ins = [helper.make_tensor_value_info(k, types[str(v.dtype)], v.shape) for k, v in inputs.items()]
-    outs = [
-        helper.make_tensor_value_info(k, TensorProto.FLOAT, [None] * v.ndim)
-        for k, v in truth(inputs).items()
-        if k in outputs
-    ]
-    init = [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
-    sets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid("com.microsoft", 1)] if contrib else [])
-    model = helper.make_model(helper.make_graph(nodes, "net", ins, outs, init), opset_imports=sets, ir_version=ir)
-    onnx.save(model, str(Path(folder) / "model.onnx"))
-    np.savez(Path(folder) / "inputs.npz", **inputs)
-
-
-def _softmax(scores):
-    """Softmax over the last axis; minus infinity counts as absent."""
-    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
 
 
 def _weights():
@@ -82,7 +52,8 @@ def make(folder: Path) -> None:
     ]
     x = np.random.default_rng(17).standard_normal((2, 7, 12)).astype(np.float32)
     empty = np.zeros((2, 2, 0, 8), np.float32)
-    _write(
+    write(
+        truth,
         folder,
         nodes,
         {"x": x, "pk": empty, "pv": empty, "last": np.array([6, 6], np.int32)},
@@ -107,5 +78,5 @@ def truth(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
                 for j in range(7):
                     if j > i or j <= i - 3:  # the window of 3 counts the token itself
                         scores[i, j] = -np.inf
-            a[b, :, mine] = _softmax(scores) @ v[b, :, shared]
+            a[b, :, mine] = softmax(scores) @ v[b, :, shared]
     return {"y": a @ w["wo"].astype(np.float64)}

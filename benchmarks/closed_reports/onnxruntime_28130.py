@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
+from plain_operators import dequantize, quantize, write
 
 URL = "https://github.com/microsoft/onnxruntime/issues/28130"
 ENGINE = "onnxruntime"
@@ -21,38 +21,6 @@ CAUSE = "QDQ fusion to QGemm adds the int32 bias to the accumulator and then sca
 CONDITION = "Gemm between DequantizeLinear and QuantizeLinear, alpha != 1, with bias"
 WORKAROUND = "graph optimisations off"
 NOTE = "1.27.0 and before: 5.4e-1, 15 of 15 elements, with optimisations off 6e-8; 1.28.0: 6e-8. Fix: PR 28131 (no fusion when alpha != 1 and a bias)"
-
-
-def _write(folder: Path, nodes, inputs, weights, outputs, opset, ir, contrib=False) -> None:
-    """Saves model.onnx (weights as initializers) and inputs.npz."""
-    types = {
-        "float32": TensorProto.FLOAT,
-        "float16": TensorProto.FLOAT16,
-        "int64": TensorProto.INT64,
-        "int32": TensorProto.INT32,
-        "uint8": TensorProto.UINT8,
-        "int8": TensorProto.INT8,
-        "bool": TensorProto.BOOL,
-    }
-    ins = [helper.make_tensor_value_info(k, types[str(v.dtype)], v.shape) for k, v in inputs.items()]
-    outs = [
-        helper.make_tensor_value_info(k, TensorProto.FLOAT, [None] * v.ndim)
-        for k, v in truth(inputs).items()
-        if k in outputs
-    ]
-    init = [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
-    sets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid("com.microsoft", 1)] if contrib else [])
-    model = helper.make_model(helper.make_graph(nodes, "net", ins, outs, init), opset_imports=sets, ir_version=ir)
-    onnx.save(model, str(Path(folder) / "model.onnx"))
-    np.savez(Path(folder) / "inputs.npz", **inputs)
-
-
-def _quantize(x, scale, zero, low, high):
-    return np.clip(np.rint(x / np.float64(scale)) + float(zero), low, high)
-
-
-def _dequantize(q, scale, zero):
-    return (np.asarray(q, np.float64) - float(zero)) * np.float64(scale)
 
 
 def _weights():
@@ -83,12 +51,12 @@ def make(folder: Path) -> None:
         helper.make_node("MatMul", ["r", "v"], ["y"]),
     ]
     x = np.random.default_rng(13).standard_normal((5, 8)).astype(np.float32)
-    _write(folder, nodes, {"x": x}, _weights(), ["y"], 13, 8)
+    write(truth, folder, nodes, {"x": x}, _weights(), ["y"], 13, 8)
 
 
 def truth(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     w = _weights()
-    xd = _dequantize(_quantize(inputs["x"].astype(np.float64), w["s"], w["z"], 0, 255), w["s"], w["z"])
-    g = 0.5 * (xd @ _dequantize(w["w"], w["ws"], 0)) + _dequantize(w["bias"], w["bs"], 0)
-    gd = _dequantize(_quantize(g, w["os"], w["oz"], 0, 255), w["os"], w["oz"])
+    xd = dequantize(quantize(inputs["x"].astype(np.float64), w["s"], w["z"], 0, 255), w["s"], w["z"])
+    g = 0.5 * (xd @ dequantize(w["w"], w["ws"], 0)) + dequantize(w["bias"], w["bs"], 0)
+    gd = dequantize(quantize(g, w["os"], w["oz"], 0, 255), w["os"], w["oz"])
     return {"y": np.maximum(gd, 0) @ w["v"].astype(np.float64)}

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
+from plain_operators import softmax, write
 
 URL = "https://github.com/microsoft/onnxruntime/pull/28379"
 ENGINE = "onnxruntime"
@@ -22,36 +22,6 @@ CAUSE = "attn_mask (and the causal mask) is added before softcap; softcap * tanh
 CONDITION = "softcap > 0 together with attn_mask or is_causal"
 WORKAROUND = None
 NOTE = "1.26.0 and before (1.23.2 on): 3.2e-1, 40 of 40 elements; 1.27.0: 9e-8. Fix: PR 28379 (follows onnx PR 7867, which set the order: scale, softcap, mask, softmax)"
-
-
-def _write(folder: Path, nodes, inputs, weights, outputs, opset, ir, contrib=False) -> None:
-    """Saves model.onnx (weights as initializers) and inputs.npz."""
-    types = {
-        "float32": TensorProto.FLOAT,
-        "float16": TensorProto.FLOAT16,
-        "int64": TensorProto.INT64,
-        "int32": TensorProto.INT32,
-        "uint8": TensorProto.UINT8,
-        "int8": TensorProto.INT8,
-        "bool": TensorProto.BOOL,
-    }
-    ins = [helper.make_tensor_value_info(k, types[str(v.dtype)], v.shape) for k, v in inputs.items()]
-    outs = [
-        helper.make_tensor_value_info(k, TensorProto.FLOAT, [None] * v.ndim)
-        for k, v in truth(inputs).items()
-        if k in outputs
-    ]
-    init = [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
-    sets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid("com.microsoft", 1)] if contrib else [])
-    model = helper.make_model(helper.make_graph(nodes, "net", ins, outs, init), opset_imports=sets, ir_version=ir)
-    onnx.save(model, str(Path(folder) / "model.onnx"))
-    np.savez(Path(folder) / "inputs.npz", **inputs)
-
-
-def _softmax(scores):
-    """Softmax over the last axis; minus infinity counts as absent."""
-    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
 
 
 def _weights():
@@ -76,7 +46,16 @@ def make(folder: Path) -> None:
 
     mask = r.random((4, 5)) > 0.5
     mask[:, 0] = True
-    _write(folder, nodes, {"x": f(2, 4, 6), "k": f(2, 5, 8), "v": f(2, 5, 8), "mask": mask}, _weights(), ["y"], 23, 10)
+    write(
+        truth,
+        folder,
+        nodes,
+        {"x": f(2, 4, 6), "k": f(2, 5, 8), "v": f(2, 5, 8), "mask": mask},
+        _weights(),
+        ["y"],
+        23,
+        10,
+    )
 
 
 def truth(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -89,5 +68,5 @@ def truth(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             part = slice(4 * head, 4 * head + 4)
             scores = 2.0 * np.tanh(q[b, :, part] @ k[b, :, part].T / np.sqrt(4.0) / 2.0)
             scores = np.where(inputs["mask"], scores, -np.inf)
-            a[b, :, part] = _softmax(scores) @ v[b, :, part]
+            a[b, :, part] = softmax(scores) @ v[b, :, part]
     return {"y": a @ w["wo"].astype(np.float64)}

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
+from plain_operators import dequantize, quantize, write
 
 URL = "https://github.com/microsoft/onnxruntime/issues/28448"
 ENGINE = "onnxruntime"
@@ -21,38 +21,6 @@ CAUSE = "QDQ propagation moves the DequantizeLinear behind Resize; the 8-bit lin
 CONDITION = "mode=linear on uint8/int8, input and output of the same scale and zero point"
 WORKAROUND = "graph optimisations off"
 NOTE = "1.26.0 and before: one quantum (0.0625; 1.1e-1 of the largest value) in 62 of 360 elements, with optimisations off none; 1.27.0: none"
-
-
-def _write(folder: Path, nodes, inputs, weights, outputs, opset, ir, contrib=False) -> None:
-    """Saves model.onnx (weights as initializers) and inputs.npz."""
-    types = {
-        "float32": TensorProto.FLOAT,
-        "float16": TensorProto.FLOAT16,
-        "int64": TensorProto.INT64,
-        "int32": TensorProto.INT32,
-        "uint8": TensorProto.UINT8,
-        "int8": TensorProto.INT8,
-        "bool": TensorProto.BOOL,
-    }
-    ins = [helper.make_tensor_value_info(k, types[str(v.dtype)], v.shape) for k, v in inputs.items()]
-    outs = [
-        helper.make_tensor_value_info(k, TensorProto.FLOAT, [None] * v.ndim)
-        for k, v in truth(inputs).items()
-        if k in outputs
-    ]
-    init = [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
-    sets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid("com.microsoft", 1)] if contrib else [])
-    model = helper.make_model(helper.make_graph(nodes, "net", ins, outs, init), opset_imports=sets, ir_version=ir)
-    onnx.save(model, str(Path(folder) / "model.onnx"))
-    np.savez(Path(folder) / "inputs.npz", **inputs)
-
-
-def _quantize(x, scale, zero, low, high):
-    return np.clip(np.rint(x / np.float64(scale)) + float(zero), low, high)
-
-
-def _dequantize(q, scale, zero):
-    return (np.asarray(q, np.float64) - float(zero)) * np.float64(scale)
 
 
 def _weights():
@@ -78,13 +46,13 @@ def make(folder: Path) -> None:
         helper.make_node("Relu", ["rd"], ["y"]),
     ]
     x = np.random.default_rng(14).standard_normal((1, 3, 5, 6)).astype(np.float32)
-    _write(folder, nodes, {"x": x}, _weights(), ["y"], 13, 8)
+    write(truth, folder, nodes, {"x": x}, _weights(), ["y"], 13, 8)
 
 
 def truth(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     w = _weights()
     m = inputs["x"].astype(np.float64) * w["w"].astype(np.float64)
-    d = _dequantize(_quantize(m, w["s"], w["z"], 0, 255), w["s"], w["z"])
+    d = dequantize(quantize(m, w["s"], w["z"], 0, 255), w["s"], w["z"])
     n, c, h, wd = d.shape
     r = np.zeros((n, c, 2 * h, 2 * wd))
     for i in range(2 * h):
@@ -97,5 +65,5 @@ def truth(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             r[:, :, i, j] = (1 - fy) * ((1 - fx) * d[:, :, y0, x0] + fx * d[:, :, y0, x1]) + fy * (
                 (1 - fx) * d[:, :, y1, x0] + fx * d[:, :, y1, x1]
             )
-    rd = _dequantize(_quantize(r, w["s"], w["z"], 0, 255), w["s"], w["z"])
+    rd = dequantize(quantize(r, w["s"], w["z"], 0, 255), w["s"], w["z"])
     return {"y": np.maximum(rd, 0)}

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
+from plain_operators import write
 
 URL = "https://github.com/microsoft/onnxruntime/issues/28462"
 ENGINE = "onnxruntime"
@@ -18,30 +18,6 @@ CAUSE = "FMA3 kernel clamps with vminps in an operand order that returns the bou
 CONDITION = "NaN in the input, float32, x86-64 with FMA3"
 WORKAROUND = None
 NOTE = "1.26.0 and before: 1 instead of NaN in 3 elements of y and 2 of row; 1.27.0: 1.2e-7. Fix: PR 28615"
-
-
-def _write(folder: Path, nodes, inputs, weights, outputs, opset, ir, contrib=False) -> None:
-    """Saves model.onnx (weights as initializers) and inputs.npz."""
-    types = {
-        "float32": TensorProto.FLOAT,
-        "float16": TensorProto.FLOAT16,
-        "int64": TensorProto.INT64,
-        "int32": TensorProto.INT32,
-        "uint8": TensorProto.UINT8,
-        "int8": TensorProto.INT8,
-        "bool": TensorProto.BOOL,
-    }
-    ins = [helper.make_tensor_value_info(k, types[str(v.dtype)], v.shape) for k, v in inputs.items()]
-    outs = [
-        helper.make_tensor_value_info(k, TensorProto.FLOAT, [None] * v.ndim)
-        for k, v in truth(inputs).items()
-        if k in outputs
-    ]
-    init = [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
-    sets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid("com.microsoft", 1)] if contrib else [])
-    model = helper.make_model(helper.make_graph(nodes, "net", ins, outs, init), opset_imports=sets, ir_version=ir)
-    onnx.save(model, str(Path(folder) / "model.onnx"))
-    np.savez(Path(folder) / "inputs.npz", **inputs)
 
 
 def _weights():
@@ -62,7 +38,7 @@ def make(folder: Path) -> None:
     ]
     x = np.random.default_rng(19).standard_normal((6, 10)).astype(np.float32)
     x[1, 3] = x[4, 0] = x[4, 9] = np.nan  # missing measurements
-    _write(folder, nodes, {"x": x}, _weights(), ["y", "row"], 13, 8)
+    write(truth, folder, nodes, {"x": x}, _weights(), ["y", "row"], 13, 8)
 
 
 def _erf(v):

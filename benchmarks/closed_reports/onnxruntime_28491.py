@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
+from plain_operators import write
 
 URL = "https://github.com/microsoft/onnxruntime/issues/28491"
 ENGINE = "onnxruntime"
@@ -21,30 +21,6 @@ CAUSE = "graph optimisation swaps/propagates DequantizeLinear of constant int8 w
 CONDITION = "int8 DequantizeLinear without zero point input, followed by Reshape/Transpose/Unsqueeze"
 WORKAROUND = "graph optimisations off"
 NOTE = "1.15.1 to 1.26.0: 7.0e-1, 12 of 15 elements, with optimisations off 6e-8; 1.27.0: 6e-8"
-
-
-def _write(folder: Path, nodes, inputs, weights, outputs, opset, ir, contrib=False) -> None:
-    """Saves model.onnx (weights as initializers) and inputs.npz."""
-    types = {
-        "float32": TensorProto.FLOAT,
-        "float16": TensorProto.FLOAT16,
-        "int64": TensorProto.INT64,
-        "int32": TensorProto.INT32,
-        "uint8": TensorProto.UINT8,
-        "int8": TensorProto.INT8,
-        "bool": TensorProto.BOOL,
-    }
-    ins = [helper.make_tensor_value_info(k, types[str(v.dtype)], v.shape) for k, v in inputs.items()]
-    outs = [
-        helper.make_tensor_value_info(k, TensorProto.FLOAT, [None] * v.ndim)
-        for k, v in truth(inputs).items()
-        if k in outputs
-    ]
-    init = [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
-    sets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid("com.microsoft", 1)] if contrib else [])
-    model = helper.make_model(helper.make_graph(nodes, "net", ins, outs, init), opset_imports=sets, ir_version=ir)
-    onnx.save(model, str(Path(folder) / "model.onnx"))
-    np.savez(Path(folder) / "inputs.npz", **inputs)
 
 
 def _weights():
@@ -68,7 +44,7 @@ def make(folder: Path) -> None:
         helper.make_node("MatMul", ["r", "v"], ["y"]),
     ]
     x = np.random.default_rng(4).standard_normal((5, 6)).astype(np.float32)
-    _write(folder, nodes, {"x": x}, _weights(), ["y"], 13, 8)
+    write(truth, folder, nodes, {"x": x}, _weights(), ["y"], 13, 8)
 
 
 def truth(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper
+from plain_operators import write
 
 URL = "https://github.com/microsoft/onnxruntime/pull/28743"
 ENGINE = "onnxruntime"
@@ -18,30 +18,6 @@ CAUSE = "integer ReduceL2 (also ReduceSumSquare, ReduceProd) accumulates in the 
 CONDITION = "int32/int64 input whose sum of squares exceeds the type"
 WORKAROUND = None
 NOTE = "1.20.1 to 1.26.0: 7e2 times the largest value, 15 of 15 elements; 1.27.0: 7e-8. Fix: PR 28743 (accumulates integers in double)"
-
-
-def _write(folder: Path, nodes, inputs, weights, outputs, opset, ir, contrib=False) -> None:
-    """Saves model.onnx (weights as initializers) and inputs.npz."""
-    types = {
-        "float32": TensorProto.FLOAT,
-        "float16": TensorProto.FLOAT16,
-        "int64": TensorProto.INT64,
-        "int32": TensorProto.INT32,
-        "uint8": TensorProto.UINT8,
-        "int8": TensorProto.INT8,
-        "bool": TensorProto.BOOL,
-    }
-    ins = [helper.make_tensor_value_info(k, types[str(v.dtype)], v.shape) for k, v in inputs.items()]
-    outs = [
-        helper.make_tensor_value_info(k, TensorProto.FLOAT, [None] * v.ndim)
-        for k, v in truth(inputs).items()
-        if k in outputs
-    ]
-    init = [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
-    sets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid("com.microsoft", 1)] if contrib else [])
-    model = helper.make_model(helper.make_graph(nodes, "net", ins, outs, init), opset_imports=sets, ir_version=ir)
-    onnx.save(model, str(Path(folder) / "model.onnx"))
-    np.savez(Path(folder) / "inputs.npz", **inputs)
 
 
 def _weights():
@@ -65,7 +41,7 @@ def make(folder: Path) -> None:
     ]
     x = np.random.default_rng(27).integers(-40, 41, (5, 6, 4)).astype(np.int32)
     x[0] *= 9
-    _write(folder, nodes, {"x": x}, _weights(), ["y"], 18, 8)
+    write(truth, folder, nodes, {"x": x}, _weights(), ["y"], 18, 8)
 
 
 def truth(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
+from plain_operators import softmax, write
 
 URL = "https://github.com/microsoft/onnxruntime/issues/29020"
 ENGINE = "onnxruntime"
@@ -22,36 +22,6 @@ CAUSE = "is_causal=1 with one query, several keys and no past is treated as deco
 CONDITION = "opset 23, is_causal=1, query length 1, more keys than queries, no past_key"
 WORKAROUND = None
 NOTE = "1.27.0 and before (1.23.2 on): 1.5, 10 of 10 elements; 1.28.0: 6e-8. Fix: PR 29050 / 28958"
-
-
-def _write(folder: Path, nodes, inputs, weights, outputs, opset, ir, contrib=False) -> None:
-    """Saves model.onnx (weights as initializers) and inputs.npz."""
-    types = {
-        "float32": TensorProto.FLOAT,
-        "float16": TensorProto.FLOAT16,
-        "int64": TensorProto.INT64,
-        "int32": TensorProto.INT32,
-        "uint8": TensorProto.UINT8,
-        "int8": TensorProto.INT8,
-        "bool": TensorProto.BOOL,
-    }
-    ins = [helper.make_tensor_value_info(k, types[str(v.dtype)], v.shape) for k, v in inputs.items()]
-    outs = [
-        helper.make_tensor_value_info(k, TensorProto.FLOAT, [None] * v.ndim)
-        for k, v in truth(inputs).items()
-        if k in outputs
-    ]
-    init = [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
-    sets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid("com.microsoft", 1)] if contrib else [])
-    model = helper.make_model(helper.make_graph(nodes, "net", ins, outs, init), opset_imports=sets, ir_version=ir)
-    onnx.save(model, str(Path(folder) / "model.onnx"))
-    np.savez(Path(folder) / "inputs.npz", **inputs)
-
-
-def _softmax(scores):
-    """Softmax over the last axis; minus infinity counts as absent."""
-    e = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return e / e.sum(axis=-1, keepdims=True)
 
 
 def _weights():
@@ -74,7 +44,7 @@ def make(folder: Path) -> None:
     def f(*s):
         return r.standard_normal(s).astype(np.float32)
 
-    _write(folder, nodes, {"x": f(2, 1, 6), "k": f(2, 5, 8), "v": f(2, 5, 8)}, _weights(), ["y"], 23, 10)
+    write(truth, folder, nodes, {"x": f(2, 1, 6), "k": f(2, 5, 8), "v": f(2, 5, 8)}, _weights(), ["y"], 23, 10)
 
 
 def truth(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -88,5 +58,5 @@ def truth(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
             scores = q[b, :, part] @ k[b, :, part].T / np.sqrt(4.0)
             for i in range(scores.shape[0]):
                 scores[i, i + 1 :] = -np.inf  # lower triangle, upper left aligned
-            a[b, :, part] = _softmax(scores) @ v[b, :, part]
+            a[b, :, part] = softmax(scores) @ v[b, :, part]
     return {"y": a @ w["wo"].astype(np.float64)}

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
+from plain_operators import write
 
 URL = "https://github.com/microsoft/onnxruntime/pull/29196"
 ENGINE = "onnxruntime"
@@ -18,30 +18,6 @@ CAUSE = "SimplifiedLayerNormFusion does not check that the exponent of Pow is 2"
 CONDITION = "pattern Pow/ReduceMean/Add/Sqrt/Div/Mul with another exponent than 2"
 WORKAROUND = "graph optimisations off"
 NOTE = "1.15.1 to 1.27.0: 3.3e-1, 40 of 40 elements, with optimisations off 1.4e-7; 1.28.0: 8.8e-8. Fix: PR 29196 (adds the check of the exponent)"
-
-
-def _write(folder: Path, nodes, inputs, weights, outputs, opset, ir, contrib=False) -> None:
-    """Saves model.onnx (weights as initializers) and inputs.npz."""
-    types = {
-        "float32": TensorProto.FLOAT,
-        "float16": TensorProto.FLOAT16,
-        "int64": TensorProto.INT64,
-        "int32": TensorProto.INT32,
-        "uint8": TensorProto.UINT8,
-        "int8": TensorProto.INT8,
-        "bool": TensorProto.BOOL,
-    }
-    ins = [helper.make_tensor_value_info(k, types[str(v.dtype)], v.shape) for k, v in inputs.items()]
-    outs = [
-        helper.make_tensor_value_info(k, TensorProto.FLOAT, [None] * v.ndim)
-        for k, v in truth(inputs).items()
-        if k in outputs
-    ]
-    init = [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
-    sets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid("com.microsoft", 1)] if contrib else [])
-    model = helper.make_model(helper.make_graph(nodes, "net", ins, outs, init), opset_imports=sets, ir_version=ir)
-    onnx.save(model, str(Path(folder) / "model.onnx"))
-    np.savez(Path(folder) / "inputs.npz", **inputs)
 
 
 def _weights():
@@ -66,7 +42,7 @@ def make(folder: Path) -> None:
         helper.make_node("MatMul", ["ng", "w"], ["y"]),
     ]
     x = np.random.default_rng(5).standard_normal((2, 5, 8)).astype(np.float32)
-    _write(folder, nodes, {"x": x}, _weights(), ["y"], 17, 8)
+    write(truth, folder, nodes, {"x": x}, _weights(), ["y"], 17, 8)
 
 
 def truth(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:

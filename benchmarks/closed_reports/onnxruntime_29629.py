@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
-from onnx import TensorProto, helper, numpy_helper
+from onnx import helper
+from plain_operators import conv, write
 
 URL = "https://github.com/microsoft/onnxruntime/issues/29629"
 ENGINE = "onnxruntime"
@@ -18,48 +18,6 @@ CAUSE = "with ceil_mode=1 and count_include_pad=1 the last window, which reaches
 CONDITION = "opset 7 to 18, float, ceil_mode=1, count_include_pad=1, last window beyond the end padding"
 WORKAROUND = None
 NOTE = "1.15.1 to 1.28.0: 2.1e-1, 24 of 60 elements; 1.29.0: 1.1e-7. Fix: PR 29629 (sends the combination to the reference loop)"
-
-
-def _write(folder: Path, nodes, inputs, weights, outputs, opset, ir, contrib=False) -> None:
-    """Saves model.onnx (weights as initializers) and inputs.npz."""
-    types = {
-        "float32": TensorProto.FLOAT,
-        "float16": TensorProto.FLOAT16,
-        "int64": TensorProto.INT64,
-        "int32": TensorProto.INT32,
-        "uint8": TensorProto.UINT8,
-        "int8": TensorProto.INT8,
-        "bool": TensorProto.BOOL,
-    }
-    ins = [helper.make_tensor_value_info(k, types[str(v.dtype)], v.shape) for k, v in inputs.items()]
-    outs = [
-        helper.make_tensor_value_info(k, TensorProto.FLOAT, [None] * v.ndim)
-        for k, v in truth(inputs).items()
-        if k in outputs
-    ]
-    init = [numpy_helper.from_array(np.asarray(v), k) for k, v in weights.items()]
-    sets = [helper.make_opsetid("", opset)] + ([helper.make_opsetid("com.microsoft", 1)] if contrib else [])
-    model = helper.make_model(helper.make_graph(nodes, "net", ins, outs, init), opset_imports=sets, ir_version=ir)
-    onnx.save(model, str(Path(folder) / "model.onnx"))
-    np.savez(Path(folder) / "inputs.npz", **inputs)
-
-
-def _conv(x, w, b=None, pads=(0, 0, 0, 0)):
-    """Convolution by its definition, float64; pads = top, left, bottom, right; stride 1, one group."""
-    n, c, h, wd = x.shape
-    m, _, kh, kw = w.shape
-    top, left, bottom, right = pads
-    xp = np.zeros((n, c, h + top + bottom, wd + left + right))
-    xp[:, :, top : top + h, left : left + wd] = x
-    y = np.zeros((n, m, xp.shape[2] - kh + 1, xp.shape[3] - kw + 1))
-    for i in range(y.shape[2]):
-        for j in range(y.shape[3]):
-            window = xp[:, :, i : i + kh, j : j + kw]
-            for o in range(m):
-                y[:, o, i, j] = (window * w[o].astype(np.float64)).sum(axis=(1, 2, 3))
-    if b is not None:
-        y += b.astype(np.float64).reshape(1, -1, 1, 1)
-    return y
 
 
 def _weights():
@@ -88,7 +46,7 @@ def make(folder: Path) -> None:
         helper.make_node("Conv", ["r", "w1"], ["y"]),
     ]
     x = np.random.default_rng(2).standard_normal((1, 3, 8, 6)).astype(np.float32)
-    _write(folder, nodes, {"x": x}, _weights(), ["y"], 13, 8)
+    write(truth, folder, nodes, {"x": x}, _weights(), ["y"], 13, 8)
 
 
 def _average(a):
@@ -111,5 +69,5 @@ def _average(a):
 
 def truth(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     w = _weights()
-    a = _conv(inputs["x"].astype(np.float64), w["w0"], w["b0"], (1, 1, 1, 1))
-    return {"y": _conv(np.maximum(_average(a), 0), w["w1"])}
+    a = conv(inputs["x"].astype(np.float64), w["w0"], w["b0"], (1, 1, 1, 1))
+    return {"y": conv(np.maximum(_average(a), 0), w["w1"])}
