@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import time
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -34,6 +35,8 @@ from samebits.progress import Progress, ignore_progress, prefix_progress
 # So many bytes of observed values are held at once, for each side.
 _BATCH_BYTES = 2**29
 # Values inside units that are observed in one run come to so many at most.
+# So many units of a side are looked into: where more deviate they do so alike, or the first of them tells.
+_MOST_LOOKED_INTO = 4
 _INNER_BYTES = 2**28
 # Verdicts that say something against a side.
 PROVED: tuple[Verdict, ...] = ("downgrade", "wrong")
@@ -125,6 +128,8 @@ class ModelJudge:
     known: Collection[str] = ()
     # By side, what was proved of it in units whose causes were found.
     recalled: dict[str, Recalled] = field(default_factory=dict[str, Recalled])
+    # By side, how many of its units were looked into.
+    looked_into: Counter[str] = field(default_factory=Counter[str])
 
     def judge(self) -> Iterator[JudgedUnit]:
         """Every unit, judged on every side, in sequence; no causes yet."""
@@ -268,6 +273,11 @@ class ModelJudge:
                 together.append(unit)
         return InnerValues(self.network, self.folded, together, self.observers[name], self._ends[name], seen)
 
+    def _may_look_inside(self, name: str) -> bool:
+        """Whether one more unit of a side is looked into: each is a run of its own."""
+        self.looked_into[name] += 1
+        return self.looked_into[name] <= _MOST_LOOKED_INTO
+
     def _find_cause(self, judged: JudgedUnit, name: str, inner: InnerValues) -> None:
         """Puts the cause into a unit's judgement on one side, and keeps the case that shows it."""
         unit, seen = judged.unit, inner.seen
@@ -275,7 +285,10 @@ class ModelJudge:
         observe = partial(inner.find, unit)
         heard = prefix_progress(self.progress, f"{name[:40]}, {unit.name[:40]}: ")
         recalled = self.recalled.setdefault(name, Recalled())
-        causes = UnitCauses(self.network, self.folded, unit, name, seen, references, observe, heard, recalled)
+        causes = UnitCauses(
+            self.network, self.folded, unit, name, seen, references, observe, heard, recalled,
+            may_look_inside=partial(self._may_look_inside, name),
+        )  # fmt: skip
         judged.sides[name], shown = causes.find(judged.sides[name])
         if shown and self.keeps:
             judged.cases[name] = shown

@@ -65,6 +65,8 @@ class UnitCauses:
     progress: Progress
     # What was proved of this side in other units.
     recalled: Recalled = field(default_factory=Recalled)
+    # Asked before the values inside a unit are observed.
+    may_look_inside: Callable[[], bool] = lambda: True
 
     def find(self, judged: UnitJudgement) -> tuple[UnitJudgement, ProductCase | None]:
         """The judgement with its cause, where one was found, and the case of the product that shows it."""
@@ -194,7 +196,7 @@ class UnitCauses:
 
     def _find_inside(self, judged: UnitJudgement) -> UnitJudgement | None:
         """The judgement with what one operator of several does, each observed, or with that together they go wrong."""
-        if len(self.unit.places) < 2:
+        if len(self.unit.places) < 2 or not self.may_look_inside():
             return None
         nodes = [self.network.nodes[p] for p in self.unit.places]
         inner = [v for n in nodes for v in n.outputs if v and v not in self.folded and v not in self.seen]
