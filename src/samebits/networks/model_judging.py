@@ -35,9 +35,9 @@ from samebits.progress import Progress, ignore_progress, prefix_progress
 # So many bytes of observed values are held at once, for each side.
 _BATCH_BYTES = 2**29
 # Values inside units that are observed in one run come to so many at most.
+_INNER_BYTES = 2**28
 # So many units of a side are looked into: where more deviate they do so alike, or the first of them tells.
 _MOST_LOOKED_INTO = 4
-_INNER_BYTES = 2**28
 # Verdicts that say something against a side.
 PROVED: tuple[Verdict, ...] = ("downgrade", "wrong")
 
