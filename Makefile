@@ -25,7 +25,7 @@ help:
 	@echo "make models   networks with one fault each: is it found; and without: verdicts, units replayed, fixes"
 	@echo "make runs     trainings that differ in one thing: is the first difference found"
 	@echo "make layers   a converted ResNet-18: do its bits stay, what does it cost"
-	@echo "make backtest closed reports of engines asked again, faulty and mended releases side by side"
+	@echo "make backtest closed reports of engines asked again, faulty and repaired releases side by side"
 	@echo "make guard    networks in training under a guard: what it finds, what it costs"
 	@echo "make picks    what pick chooses for 50 layers, compared with another timing (docs/pick_survey.md)"
 	@echo "make reductions  faults put into kernels of plain NumPy: smallest problem, condition (docs/reduction_survey.md)"

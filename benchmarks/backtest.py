@@ -1,9 +1,9 @@
 """Closed correctness reports asked again: would samebits have told their reporters what their maintainers found out?
 
 `make backtest` (also --only GLOB, --confirm, --write FILE). Each file of `closed_reports/` is one report: the user's
-situation rebuilt in our own words and code, the faulty and the mended release by number, and the right answer by plain
-NumPy. The releases are installed, each into an environment of its own, and kept. samebits is asked as a user would ask
-it: both releases side by side. An answer is graded by machine, and every miss is listed.
+situation rebuilt in our own words and code, the faulty and the repaired release by number, and the right answer by
+plain NumPy. The releases are installed, each into an environment of its own, and kept. samebits is asked as a user would
+ask it: both releases side by side. An answer is graded by machine, and every miss is listed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PLAIN, SHARED = FOLDER / "run_plain.py", FOLDER / "plain_operators.py"
 LIMIT_S = 900
 SOUND = ("identical", "rounding")
 ABOUT = """Closed reports of wrong results whose faulty release installs here. Each is rebuilt as its user met it
-(`benchmarks/closed_reports/`), and `samebits compare NET --on ENGINE:version=FAULTY --on ENGINE:version=MENDED` is
+(`benchmarks/closed_reports/`), and `samebits compare NET --on ENGINE:version=FAULTY --on ENGINE:version=REPAIRED` is
 asked, with `--fix` where a setting is known to help. The right values come from plain NumPy. `make backtest` writes
 this page; it installs the releases."""
 
@@ -78,24 +78,24 @@ def ask(report: ModuleType, folder: Path) -> Answer:
     seconds = time.monotonic() - start
     if done.returncode == 2 or not done.stdout:
         last = (done.stderr.strip().splitlines() or ["nothing"])[-1]
-        return Answer(report.__name__, last, seconds, dict.fromkeys(("unit", "verdict", "cause", "mended"), False))
+        return Answer(report.__name__, last, seconds, dict.fromkeys(("unit", "verdict", "cause", "repaired"), False))
     return grade(report, json.loads(done.stdout), sides, seconds)
 
 
 def grade(report: ModuleType, found: Mapping[str, Any], sides: Sequence[str], seconds: float) -> Answer:
     """Which parts of a finding agree with what the report's maintainers found out."""
     answer = Answer(report.__name__, found["summary"], seconds)
-    faulty, mended = (next((s for s in found["sides"] if s["name"] == name), {}) for name in sides)
+    faulty, repaired = (next((s for s in found["sides"] if s["name"] == name), {}) for name in sides)
     unit = next((u for u in found.get("units", ()) if u["name"] == faulty.get("first")), None)
     answer.grades["unit"] = unit is not None and _names(unit, sides[0], report.UNIT)
     answer.grades["verdict"] = faulty.get("verdict") == report.VERDICT
     answer.grades["cause"] = faulty.get("cause") in report.CAUSES if report.CAUSES else None
-    answer.grades["mended"] = mended.get("verdict") in SOUND
+    answer.grades["repaired"] = repaired.get("verdict") in SOUND
     if report.WORKAROUND is not None:
         good = [f for f in found.get("fixes", ()) if f["verified"] and f["verdict_after"] in SOUND]
         answer.grades["workaround"] = any(f["text"].startswith(sides[0]) for f in good)
     answer.misses = [
-        f"{part}: {_say_part(part, faulty, mended, unit, report)}"
+        f"{part}: {_say_part(part, faulty, repaired, unit, report)}"
         for part, right in answer.grades.items()
         if right is False
     ]
@@ -109,7 +109,11 @@ def _names(unit: Mapping[str, Any], side: str, operator: str) -> bool:
 
 
 def _say_part(
-    part: str, faulty: Mapping[str, Any], mended: Mapping[str, Any], unit: Mapping[str, Any] | None, report: ModuleType
+    part: str,
+    faulty: Mapping[str, Any],
+    repaired: Mapping[str, Any],
+    unit: Mapping[str, Any] | None,
+    report: ModuleType,
 ) -> str:
     match part:
         case "unit":
@@ -118,8 +122,8 @@ def _say_part(
             return f"{faulty.get('verdict')} in place of {report.VERDICT}"
         case "cause":
             return f"{faulty.get('cause')} in place of {' or '.join(report.CAUSES)}"
-        case "mended":
-            return f"{report.FIXED} is called {mended.get('verdict')}"
+        case "repaired":
+            return f"{report.FIXED} is called {repaired.get('verdict')}"
         case _:
             return f"none found for {report.FAULTY}; there is: {report.WORKAROUND}"
 

@@ -233,7 +233,7 @@ def test_a_fault_of_a_closed_report_is_named(tmp_path: Any, case: Case) -> None:
     [c for c in CASES if c.name not in ("sums that leave 32 bits", "the padding behind is not counted")],
     ids=str,
 )
-def test_right_results_are_not_accused(tmp_path: Any, case: Case) -> None:
+def test_right_results_are_right(tmp_path: Any, case: Case) -> None:
     assert ask(tmp_path, case, compute_right(case)).verdict in RIGHT
 
 

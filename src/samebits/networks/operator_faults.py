@@ -88,6 +88,15 @@ def list_faults(node: Node, sizes: tuple[int, ...] | None) -> Iterator[Fault]:
                 yield dropped, said, {"attributes": {**node.attributes, name: value}}
     if node.operator in _POOLS:
         yield from _list_pools(node, sizes)
+    yield from _list_marked(node)
+    first = _ORDERED.get(node.operator)
+    if first is not None and len(node.inputs) - first == 2 and all(node.inputs):
+        reverse = (*node.inputs[:first], *node.inputs[first:][::-1])
+        yield CauseCode.AXIS_ORDER, f"takes the inputs of {node.operator} in reverse", {"inputs": reverse}
+
+
+def _list_marked(node: Node) -> Iterator[Fault]:
+    """Faults that no attribute of ONNX says: our rules compute an operator with a mark so."""
     mode = str(node.attributes.get("mode", ""))
     if node.operator == "GridSample" and mode in ("cubic", "bicubic"):
         says = "moves points of GridSample that lie outside into the image, before it looks around them"
@@ -106,10 +115,6 @@ def list_faults(node: Node, sizes: tuple[int, ...] | None) -> Iterator[Fault]:
     if node.operator in ("InstanceNormalization", "GroupNormalization"):
         says = f"takes the mean and variance of {node.operator} over the batch, too"
         yield CauseCode.AXIS_ORDER, says, _change(node, **{JOINS_BATCH: 1})
-    first = _ORDERED.get(node.operator)
-    if first is not None and len(node.inputs) - first == 2 and all(node.inputs):
-        reverse = (*node.inputs[:first], *node.inputs[first:][::-1])
-        yield CauseCode.AXIS_ORDER, f"takes the inputs of {node.operator} in reverse", {"inputs": reverse}
 
 
 def list_lost(node: Node, opset: int) -> Iterator[Fault]:

@@ -245,7 +245,7 @@ def _sample_grid(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> l
     mode = _NEWER_MODES.get(str(node.attributes.get("mode", "linear")), str(node.attributes.get("mode", "linear")))
     STEPS.check(grid.value.size * x.value.shape[1] * _TAPS[mode] ** grid.value.shape[-1], "what a GridSample reads")
     is_known = np.asarray(np.isfinite(grid.value).all(-1))
-    # Where a point is no number, or infinitely far away, engines differ, and nobody says who is right.
+    # Where a point is NaN, or infinitely far away, engines differ, and nobody says who is right.
     grid = Bounded(np.where(is_known[..., None], grid.value, 0.0), np.nan_to_num(grid.error), grid.magnitude)
     unknown = np.where(is_known, 0.0, np.inf)[:, None]
     if mode == "nearest":
@@ -302,7 +302,7 @@ def _list_taps(at: Floats, mode: str) -> Iterator[tuple[Floats, Floats]]:
 
 def _look_up(place: Floats, size: int, padding: str, aligned: bool) -> np.ndarray:
     """Pixels that exist, in place of those that do not."""
-    # Points that are no numbers lie nowhere.
+    # NaN lies nowhere.
     place = np.nan_to_num(place)
     if padding == "zeros":
         return np.clip(place + 1, 0, size + 1).astype(int)
