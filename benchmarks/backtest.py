@@ -2,8 +2,8 @@
 
 `make backtest` (also --only GLOB, --confirm, --write FILE). Each file of `closed_reports/` is one report: the user's
 situation rebuilt in our own words and code, the faulty and the repaired release by number, and the right answer by
-plain NumPy. The releases are installed, each into an environment of its own, and kept. samebits is asked as a user would
-ask it: both releases side by side. An answer is graded by machine, and every miss is listed.
+plain NumPy. The releases are installed, each into an environment of its own, and kept. samebits is asked as a user
+would ask it: both releases side by side. An answer is graded by machine, and every miss is listed.
 """
 
 from __future__ import annotations
