@@ -373,3 +373,10 @@ def test_a_fault_of_what_made_a_constant_is_found_by_our_own_rules(tmp_path: Any
     side = ask_of(tmp_path, nodes, {"x": x}, values, w=w, s=s, z=np.array(0, np.int8))
     assert side.verdict not in RIGHT
     assert "cuts off the fraction" in (side.says or "")
+
+
+def test_a_window_that_is_larger_than_its_image_is_not_judged(tmp_path: Any) -> None:
+    x = draw(2, 3, 4)
+    given = {"kernel_shape": [4], "dilations": [2], "strides": [2], "pads": [0, 1], "ceil_mode": 1}
+    side = ask_of(tmp_path, [node("LpPool", ["x"], "y", **given)], {"x": x}, {"y": x[..., :1]})
+    assert not side.is_judged

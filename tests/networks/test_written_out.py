@@ -285,6 +285,13 @@ CASES = {
         "x k v   seen all",
         {"num_heads": 4, "kv_num_heads": 2},
     ),
+    "GroupQueryAttention in a window": (
+        MS,
+        {"x": random((2, 5, 32), 0), "k": random((2, 5, 16), 1), "v": random((2, 5, 16), 2), "seen": GQA_SEEN},
+        {"all": np.array(5, np.int32)},
+        "x k v   seen all",
+        {"num_heads": 4, "kv_num_heads": 2, "local_window_size": 2, "softcap": 1.5},
+    ),
     "GroupQueryAttention turned": (
         MS,
         {
@@ -392,6 +399,11 @@ BROKEN = {
         "GroupQueryAttention",
         ["x", "x", "x", "", "", "w", "w"],
         {"num_heads": 1, "kv_num_heads": 1, "causal": 0},
+    ),
+    "GroupQueryAttention in a window of none": (
+        "GroupQueryAttention",
+        ["x", "x", "x", "", "", "w", "w"],
+        {"num_heads": 1, "kv_num_heads": 1, "local_window_size": 0},
     ),
     "GroupQueryAttention of packed keys": (
         "GroupQueryAttention",

@@ -159,9 +159,11 @@ def _find_schema(node: Node, opset: int) -> Any:
 
 def _list_nearest(node: Node) -> Iterator[Fault]:
     """Both attributes that choose the nearest pixel changed: each alone is in the table."""
-    ways = _ATTRIBUTES["Resize"]
-    for way in ways["coordinate_transformation_mode"]:
-        for rounding in ways["nearest_mode"]:
+    ways, given = _ATTRIBUTES["Resize"], node.attributes
+    own_way = given.get("coordinate_transformation_mode", "half_pixel")
+    own_rounding = given.get("nearest_mode", "round_prefer_floor")
+    for way in (w for w in ways["coordinate_transformation_mode"] if w != own_way):
+        for rounding in (r for r in ways["nearest_mode"] if r != own_rounding):
             says = f"computes Resize as {way} with nearest_mode = {rounding}"
             changed = _change(node, coordinate_transformation_mode=way, nearest_mode=rounding)
             yield CauseCode.DROPPED_ATTRIBUTE, says, changed

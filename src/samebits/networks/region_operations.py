@@ -238,11 +238,12 @@ def _read_between(a: Arithmetic, x: Bounded, places: Floats, off: Floats, sizes:
 def _sample_grid(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> list[Value] | None:
     """Values between pixels: positions are computed in the unit's format, slopes are at most two pixels' distance."""
     x, grid = list_floats(inputs)
-    if grid.value.shape[-1] != x.value.ndim - 2 or not x.value.size:
+    named = str(node.attributes.get("mode", "linear"))
+    mode = _NEWER_MODES.get(named, named)
+    if grid.value.shape[-1] != x.value.ndim - 2 or not x.value.size or mode not in _TAPS:
         return None
     if node.attributes.get(CLAMPS):
         grid = Bounded(_clamp(node, grid.value, x.value.shape[2:]), grid.error, grid.magnitude)
-    mode = _NEWER_MODES.get(str(node.attributes.get("mode", "linear")), str(node.attributes.get("mode", "linear")))
     STEPS.check(grid.value.size * x.value.shape[1] * _TAPS[mode] ** grid.value.shape[-1], "what a GridSample reads")
     is_known = np.asarray(np.isfinite(grid.value).all(-1))
     # Where a point is NaN, or infinitely far away, engines differ, and nobody says who is right.
@@ -254,7 +255,7 @@ def _sample_grid(a: Arithmetic, node: Node, inputs: Sequence[Value | None]) -> l
     value = _sample(node, x.value, grid.value, mode)
     size = max(x.value.shape[2:])
     largest = float(np.abs(x.value).max(initial=0.0) + x.error.max(initial=0.0))
-    slope = 4.0 if mode in ("cubic", "bicubic") else 2.0
+    slope = 4.0 if mode == "cubic" else 2.0
     position = 8 * a.unit * max(1.0, float(np.abs(grid.value).max(initial=0.0)))
     moved = slope * size * largest * (grid.error.max(initial=0.0) + position)
     reach = slope * x.error.max(initial=0.0) + moved + 8 * a.unit * largest
@@ -302,8 +303,6 @@ def _list_taps(at: Floats, mode: str) -> Iterator[tuple[Floats, Floats]]:
 
 def _look_up(place: Floats, size: int, padding: str, aligned: bool) -> np.ndarray:
     """Pixels that exist, in place of those that do not."""
-    # NaN lies nowhere.
-    place = np.nan_to_num(place)
     if padding == "zeros":
         return np.clip(place + 1, 0, size + 1).astype(int)
     if padding == "reflection":

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from samebits import thresholds
 from samebits.findings.causes import CauseCode
 from samebits.networks.bounded import Floats
 from samebits.networks.unit_reference import OutputReference
@@ -15,8 +16,6 @@ from samebits.networks.unit_reference import OutputReference
 _NARROW = (("bfloat16", 16), ("float16", 13), ("TF32", 13))
 # Fewer values than this fit a narrow format by chance.
 _FEWEST = 8
-# What is less likely does not happen by chance, as a power of two.
-_CHANCE = -30.0
 
 
 def find_narrow(
@@ -88,5 +87,5 @@ def count_displaced(result: np.ndarray, reference: OutputReference, beyond: np.n
     near = np.stack([order[at - 1], order[at]])
     is_there = (np.abs(right[near] - given) <= bound[near]).any(0)
     covered = 2 * float(bound.sum()) / max(float(np.ptp(right)), 1e-300)
-    by_chance = covered >= 1 or given.size * math.log2(max(covered, 1e-300)) > _CHANCE
+    by_chance = covered >= 1 or given.size * math.log(max(covered, 1e-300)) > math.log(thresholds.CHANCE_REPLAYED)
     return int(beyond.sum()) if given.size >= _FEWEST and is_there.all() and not by_chance else 0
